@@ -1,0 +1,63 @@
+# Two commands do everything: `make demo` and `make test`. Each target installs what it needs.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+WORKERS ?= 2
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: install
+install: $(READY) ## make the virtual environment in .venv
+
+$(READY): requirements/bootstrap.txt requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; name it with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { \
+	  echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements/bootstrap.txt requirements/dev.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: demo
+demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep leaves it running)
+	@$(BIN)/knfleet demo $(ARGS)
+
+.PHONY: test
+test: check ground ## run every check and every test
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: check
+check: $(READY) ## lint, types, layers
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make fmt" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/pyright --warnings
+	@$(BIN)/lint-imports --no-logo 2>&1 | tail -n 4; exit $${PIPESTATUS[0]}
+
+.PHONY: fmt
+fmt: $(READY) ## format and fix what can be fixed
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+.PHONY: ground
+ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
+	@$(BIN)/knfleet dev binaries --quiet
+
+.PHONY: requirements
+requirements: $(READY) ## pin the newest dependencies again
+	@set -e; compile="$(BIN)/uv pip compile -q -U --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-emit-index-url --no-emit-find-links"; \
+	$$compile pyproject.toml -o requirements/runtime.txt; \
+	$$compile pyproject.toml requirements/dev.in -c requirements/runtime.txt -o requirements/dev.txt; \
+	$$compile requirements/bootstrap.in -o requirements/bootstrap.txt
+
+.PHONY: clean
+clean: ## remove what the other targets made in this tree
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

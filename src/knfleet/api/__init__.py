@@ -1,0 +1,1 @@
+"""Typed resources, names and conditions: what the other rooms talk about."""

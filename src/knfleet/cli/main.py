@@ -1,0 +1,58 @@
+"""The `knfleet` command: a table of commands, each imported only when it is used.
+
+Start-up time is a feature here (`kubectl knfleet` and credential plugins are typed often), so the
+table carries the one-line helps, and nothing but click is imported before a command is chosen.
+"""
+
+import importlib
+import sys
+from typing import NamedTuple
+
+import click
+
+from knfleet import __version__
+
+
+class Entry(NamedTuple):
+    """Where a command lives, and what the overview says about it."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
+    "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
+}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names, in the order of the overview."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name].module)
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the overview from the table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].help) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="knfleet")
+def knfleet() -> None:
+    """One hub runs Knative, and the fleet under it, on any number of Kubernetes clusters."""
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(knfleet.main(prog_name="knfleet", standalone_mode=True))

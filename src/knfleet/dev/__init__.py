@@ -1,0 +1,1 @@
+"""Real control planes on this machine, for demonstrations, tests and the curious."""
