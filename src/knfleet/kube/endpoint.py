@@ -1,0 +1,29 @@
+"""Where an API server is, and how to trust it."""
+
+from msgspec import Struct
+
+from knfleet.api.meta import ClusterName
+from knfleet.kube.credentials import CredentialSource
+
+
+class Endpoint(Struct, frozen=True):
+    """The address of an API server, and what its certificate must look like."""
+
+    server: str
+    """An `https://` URL; a path in it is kept in front of every request."""
+    ca: bytes | None = None
+    """PEM; without it the machine's own trust store counts."""
+    proxy_url: str | None = None
+    tls_server_name: str | None = None
+    insecure: bool = False
+    """Do not look at the server's certificate at all."""
+
+
+class Connection(Struct, frozen=True):
+    """All that is needed to open a client for one cluster."""
+
+    cluster: ClusterName
+    endpoint: Endpoint
+    credentials: CredentialSource
+    namespace: str = "default"
+    """Where namespaced objects go when nothing else is said."""
