@@ -1,9 +1,9 @@
 """What a container's command line becomes on this machine.
 
-Programs of our image run as plain processes, without a file system of their own. So a name is looked
-up among the executables beside the running interpreter first, an absolute path that does not exist
-here is looked up by its last component, and every mention of a mount path is turned into the folder
-that holds the mount.
+Programs of our image run as plain processes, without a file system of their own. So a name is
+looked up among the executables beside the running interpreter first, an absolute path that does not
+exist here is looked up by its last component, and every mention of a mount path is turned into the
+folder that holds the mount.
 """
 
 import os
@@ -68,7 +68,9 @@ class Rewriter:
         longest_first = sorted(paths, key=len, reverse=True)
         alternatives = "|".join(re.escape(path) for path in longest_first)
         self.pattern = (
-            re.compile(rf"(?:(?<=^)|(?<=[{BOUNDARY}])|(?<=://))(?:{alternatives})(?=$|[/{BOUNDARY}])")
+            re.compile(
+                rf"(?:(?<=^)|(?<=[{BOUNDARY}])|(?<=://))(?:{alternatives})(?=$|[/{BOUNDARY}])"
+            )
             if alternatives
             else None
         )

@@ -11,7 +11,7 @@ from knfleet.api.meta import Object
 from knfleet.dev.node.command import CommandNotFound
 from knfleet.dev.node.environment import NotYet
 from knfleet.dev.node.folders import PodFolder
-from knfleet.dev.node.manifests import moment
+from knfleet.dev.node.manifests import moment, table
 from knfleet.dev.node.probes import Probe, Prober, Tally, probe_of
 from knfleet.dev.node.processes import Launch, Process, bound, start, turn
 from knfleet.dev.node.status import ContainerReport, running, terminated, waiting
@@ -73,9 +73,9 @@ class Container:
 
     def resume(self, status: Object) -> None:
         """Go on from the status that an earlier life of the node reported."""
-        state: Object = status.get("state") or {}
+        state = table(status.get("state"))
         self.restart_count = status.get("restartCount", 0)
-        self.last_state = status.get("lastState") or {}
+        self.last_state = table(status.get("lastState"))
         if "running" in state:
             since = moment(state["running"]["startedAt"])
             state = terminated(137, since, datetime.now(UTC), "the node was restarted")
@@ -237,8 +237,9 @@ class Container:
             if tally.count(success=await self.asked(probe, launch)):
                 self.ready = tally.passing
                 self.around.changed()
-            # Not ready yet: asking more often than the period makes rollouts quick.
-            await asyncio.sleep(probe.period_seconds if self.ready else min(1, probe.period_seconds))
+            # Asking more often than the period until the container is ready makes rollouts quick.
+            period = probe.period_seconds
+            await asyncio.sleep(period if self.ready else min(1, period))
 
     async def watch_liveness(self, probe: Probe, process: Process, launch: Launch) -> None:
         """End a container that stops answering."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.command import expand
-from knfleet.dev.node.manifests import annotations_of, labels_of, rows, uid_of
+from knfleet.dev.node.manifests import annotations_of, labels_of, rows, table, uid_of
 
 FIELD_KEY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
@@ -146,14 +146,14 @@ def key_lines(table: Mapping[str, str]) -> str:
 
 
 def resource_value(reference: Object, container: Object, pod: Object) -> str:
-    """A container's request or limit in units of the divisor, rounded up; the machine's if unset."""
+    """A container's request or limit in units of the divisor, rounded up; or what there is."""
     name = reference.get("containerName")
     for each in rows(pod["spec"].get("containers")):
         if each["name"] == name:
             container = each
     side, _, resource = reference["resource"].partition(".")
-    resources: Object = container.get("resources") or {}
-    amounts: Object = resources.get(side) or resources.get("limits") or {}
+    resources = table(container.get("resources"))
+    amounts = table(resources.get(side) or resources.get("limits"))
     amount = quantity(str(amounts[resource])) if resource in amounts else machine_has(resource)
     divisor = quantity(str(reference.get("divisor") or "0"))
     return str(math.ceil(amount / (divisor or Decimal(1))))

@@ -1,10 +1,10 @@
 """Where a real pod's things are kept, and how its containers see their volumes.
 
-    <pods>/<namespace>_<pod>_<uid>/
-        <container>.log, <container>.previous.log, <container>.pid
-        volumes/<volume>/            the files of a volume
-        roots/<container>/           KNFLEET_POD_ROOT: below it a link at every mount path
-        tmp/                         TMPDIR
+<pods>/<namespace>_<pod>_<uid>/
+    <container>.log, <container>.previous.log, <container>.pid
+    volumes/<volume>/            the files of a volume
+    roots/<container>/           KNFLEET_POD_ROOT: below it a link at every mount path
+    tmp/                         TMPDIR
 """
 
 import os

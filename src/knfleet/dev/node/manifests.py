@@ -97,6 +97,11 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+def table(value: Any) -> Object:
+    """A dict that may be missing."""
+    return value or {}
+
+
 def rows(value: Any) -> Iterator[Object]:
     """The dicts of a list that may be missing."""
     return iter(value or ())

@@ -10,7 +10,7 @@ import structlog
 from knfleet.api.core import LEASES, NODES
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.addresses import KUBELET_PORT, NODE_ADDRESS
-from knfleet.dev.node.manifests import rows, timestamp
+from knfleet.dev.node.manifests import rows, table, timestamp
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
@@ -145,13 +145,13 @@ class NodeObject:
         node = await self.client.apply(NODES, node_manifest(self.name))
         version = await self.client.version()
         status = node_status(
-            self.name, version=version, now=datetime.now(UTC), before=node.get("status") or {}
+            self.name, version=version, now=datetime.now(UTC), before=table(node.get("status"))
         )
         key = Key("", self.name)
         await self.client.patch(
             NODES, key, {"status": status}, strategic=True, subresource="status"
         )
-        taints = list(rows((node.get("spec") or {}).get("taints")))
+        taints = list(rows(table(node.get("spec")).get("taints")))
         kept = [taint for taint in taints if taint["key"] not in UNREADY_TAINTS]
         if kept != taints:
             await self.client.patch(NODES, key, {"spec": {"taints": kept or None}})
@@ -173,7 +173,7 @@ def needs_repair(node: Object | None) -> bool:
     """Whether the Node is missing, not ready, or tainted as not ready."""
     if node is None:
         return True
-    conditions = rows((node.get("status") or {}).get("conditions"))
+    conditions = rows(table(node.get("status")).get("conditions"))
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    taints = rows((node.get("spec") or {}).get("taints"))
+    taints = rows(table(node.get("spec")).get("taints"))
     return not ready or any(taint["key"] in UNREADY_TAINTS for taint in taints)

@@ -1,9 +1,9 @@
 """Whether a pod may run on the node: the few rules of the scheduler that matter with one node."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.manifests import is_terminating, labels_of, rows
+from knfleet.dev.node.manifests import is_terminating, labels_of, rows, table
 
 UNSCHEDULABLE: Object = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
@@ -18,10 +18,10 @@ def obstacle(pod: Object, node: Object) -> str:
     """Why the pod cannot run on the node, in the scheduler's words; empty when it can."""
     spec = pod["spec"]
     labels = labels_of(node)
-    for key, value in (spec.get("nodeSelector") or {}).items():
+    for key, value in table(spec.get("nodeSelector")).items():
         if labels.get(key) != value:
             return f"0/1 nodes are available: the node lacks the label {key}={value}."
-    if not affinity_fits(spec.get("affinity") or {}, node):
+    if not affinity_fits(table(spec.get("affinity")), node):
         return "0/1 nodes are available: the node doesn't match the pod's node affinity."
     for taint in taints(node):
         if not any(tolerates(toleration, taint) for toleration in rows(spec.get("tolerations"))):
@@ -31,7 +31,7 @@ def obstacle(pod: Object, node: Object) -> str:
 
 def taints(node: Object) -> list[Object]:
     """The taints that keep pods away; the dev node is never unready for long."""
-    spec: Object = node.get("spec") or {}
+    spec = table(node.get("spec"))
     found = [
         taint
         for taint in rows(spec.get("taints"))
@@ -55,7 +55,7 @@ def tolerates(toleration: Object, taint: Object) -> bool:
 
 def affinity_fits(affinity: Object, node: Object) -> bool:
     """Whether one of the required node selector terms means the node."""
-    required = (affinity.get("nodeAffinity") or {}).get(
+    required = table(affinity.get("nodeAffinity")).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     if not required:
@@ -72,18 +72,15 @@ def requirement_fits(requirement: Object, labels: Mapping[str, str]) -> bool:
     """Whether labels meet one requirement of a node selector term."""
     value = labels.get(requirement["key"])
     values: list[str] = requirement.get("values") or []
-    match requirement["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and int(value) > int(values[0])
-        case "Lt":
-            return value is not None and int(value) < int(values[0])
-        case _:
-            return False
+    fits = OPERATORS.get(requirement["operator"])
+    return fits is not None and fits(value, values)
+
+
+OPERATORS: dict[str, Callable[[str | None, list[str]], bool]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, values: value is not None and int(value) > int(values[0]),
+    "Lt": lambda value, values: value is not None and int(value) < int(values[0]),
+}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import structs
 
 from knfleet.api.core import PODS
 from knfleet.api.meta import Key, Object
@@ -33,7 +33,7 @@ from knfleet.dev.node.owners import BY_OWNER, Owners, owner_uid
 from knfleet.dev.node.placement import obstacle, wants_node
 from knfleet.dev.node.realpods import Host, RealPod
 from knfleet.dev.node.references import References
-from knfleet.dev.node.simulated import broken, completed, seconds_left, simulate, started
+from knfleet.dev.node.simulated import broken, completed, seconds_left, simulate
 from knfleet.dev.node.status import PodReport, differs, pod_status
 from knfleet.dev.node.tokens import Tokens
 from knfleet.dev.node.work import Work
@@ -115,7 +115,11 @@ class Pods:
         for pod in self.real.values():
             pod.stop(HURRY_SECONDS)
         if tasks:
-            await asyncio.wait(tasks, timeout=HURRY_SECONDS + 1)
+            _, late = await asyncio.wait(tasks, timeout=HURRY_SECONDS + 0.5)
+            if late:
+                for pod in self.real.values():
+                    pod.kill()
+                await asyncio.wait(late, timeout=1)
 
     def changed(self, change: Change) -> None:
         """A pod changed."""
@@ -152,13 +156,17 @@ class Pods:
         if pod is None:
             return None
         if wants_node(pod):
-            return await self.schedule(key, pod)
-        if pod["spec"].get("nodeName") not in {None, "", self.node.name}:
+            await self.schedule(key, pod)
             return None
-        if is_terminating(pod):
-            return await self.let_go(key, pod)
-        if not pod["spec"].get("nodeName"):
-            return None
+        place = pod["spec"].get("nodeName") or ""
+        if is_terminating(pod) and place in {"", self.node.name}:
+            await self.let_go(key, pod)
+        elif place == self.node.name:
+            return await self.look_at_bound(key, pod)
+        return None
+
+    async def look_at_bound(self, key: Key, pod: Object) -> float | None:
+        """Let a pod of this node do what it should do now, and report it."""
         wanted = asked(annotations_of(pod), await self.owners.annotations(pod))
         for problem in wanted.problems:
             await self.recorder.warn(pod, "BadAnnotation", problem)
@@ -170,7 +178,7 @@ class Pods:
         await self.write(key, pod, simulation.report)
         return simulation.again_seconds
 
-    async def schedule(self, key: Key, pod: Object) -> float | None:
+    async def schedule(self, key: Key, pod: Object) -> None:
         """Bind the pod to the node, or say why not."""
         why = obstacle(pod, self.node.current)
         if not why:
@@ -184,7 +192,7 @@ class Pods:
             await self.client.create(
                 PODS, binding, key.namespace, name=key.name, subresource="binding"
             )
-            return None
+            return
         condition: Object = {
             "type": "PodScheduled",
             "status": "False",
@@ -192,11 +200,10 @@ class Pods:
             "message": why,
             "lastTransitionTime": timestamp(self.now()),
         }
-        known = [each for each in rows(status_of(pod).get("conditions"))]
+        known = list(rows(status_of(pod).get("conditions")))
         if not any(each["type"] == "PodScheduled" and each.get("message") == why for each in known):
             await self.write_status(key, pod, {"conditions": [condition]})
             await self.recorder.warn(pod, "FailedScheduling", why)
-        return None
 
     async def look_at_real(self, key: Key, pod: Object, behaviour: Behaviour) -> float | None:
         """Let the pod's processes run, unless it ended or is broken, and report them."""
@@ -257,13 +264,13 @@ class Pods:
             del self.real[uid]
         self.work.add(key)
 
-    async def let_go(self, key: Key, pod: Object) -> float | None:
+    async def let_go(self, key: Key, pod: Object) -> None:
         """End what runs of a pod that is being deleted, then tell the server that it is gone."""
         uid = uid_of(pod)
         real = self.real.get(uid)
         if real is not None and not real.ended:
             real.stop(pod["metadata"].get("deletionGracePeriodSeconds", 30))
-            return None
+            return
         if pod["metadata"].get("finalizers") and phase_of(pod) not in TERMINAL:
             # Whoever holds the finalizer, such as the Job controller, wants to know how it ended.
             await self.write(key, pod, self.last_report(pod, real))
@@ -273,7 +280,6 @@ class Pods:
             except (NotFound, Conflict):
                 log.debug("gone before", pod=str(key))
         self.real.pop(uid, None)
-        return None
 
     def last_report(self, pod: Object, real: RealPod | None) -> PodReport:
         """How a pod that is being deleted ended."""

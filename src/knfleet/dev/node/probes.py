@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import aiohttp
 from msgspec import Struct
@@ -30,7 +31,7 @@ class Probe(Struct, frozen=True):
 
 def probe_of(manifest: Object, container: Object, host: str) -> Probe:
     """The probe that a manifest describes, for a container that listens on `host`."""
-    timing = {
+    timing: dict[str, Any] = {
         "initial_delay_seconds": manifest.get("initialDelaySeconds") or 0,
         "period_seconds": manifest.get("periodSeconds") or 10,
         "timeout_seconds": manifest.get("timeoutSeconds") or 1,
@@ -77,9 +78,7 @@ class Tally:
             self.against = 0
             return False
         self.against += 1
-        threshold = (
-            self.probe.success_threshold if success else self.probe.failure_threshold
-        )
+        threshold = self.probe.success_threshold if success else self.probe.failure_threshold
         if self.against < threshold:
             return False
         self.passing, self.against = success, 0
@@ -93,8 +92,10 @@ class Prober:
         connector = aiohttp.TCPConnector(ssl=False, force_close=True)
         self.session = aiohttp.ClientSession(connector=connector)
 
-    async def close(self) -> None:
-        """Give the session back."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
         await self.session.close()
 
     async def ask(self, probe: Probe, environment: dict[str, str], folder: Path) -> bool:

@@ -7,6 +7,7 @@ must listen on KNFLEET_BIND_ADDRESS, and it reaches the API server at its real l
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,19 @@ class RealPod:
         if self.task is not None and not self.stopping:
             self.stopping = True
             self.task.cancel()
+
+    def kill(self) -> None:
+        """End all processes without asking."""
+        for each in (*self.init_containers, *self.containers):
+            if each.process is not None and "running" in each.state:
+                each.process.signal(signal.SIGKILL)
+
+    def is_alive(self, container: str) -> bool:
+        """Whether a container may still run, now or later."""
+        found = [
+            each for each in (*self.init_containers, *self.containers) if each.name == container
+        ]
+        return bool(found) and not self.ended and "terminated" not in found[0].state
 
     @property
     def ended(self) -> bool:

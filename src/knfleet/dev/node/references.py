@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from knfleet.api.core import CONFIG_MAPS, SECRETS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.environment import NotYet
+from knfleet.dev.node.manifests import table
 from knfleet.kube.client import Client
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 
@@ -38,7 +39,7 @@ class NamespaceStore:
         found = self.found(self.config_maps, name)
         if found is None:
             return None
-        text = {key: value.encode() for key, value in (found.get("data") or {}).items()}
+        text = {key: value.encode() for key, value in table(found.get("data")).items()}
         return text | decoded(found.get("binaryData"))
 
     def secret(self, name: str) -> Mapping[str, bytes] | None:

@@ -171,7 +171,8 @@ def restarts(pod: Object, name: str) -> int:
 def container_status(pod: Object, name: str) -> Object:
     """One container's status as it is on the server."""
     status = status_of(pod)
-    for each in (*rows(status.get("containerStatuses")), *rows(status.get("initContainerStatuses"))):
-        if each["name"] == name:
-            return each
+    for field in ("containerStatuses", "initContainerStatuses"):
+        for each in rows(status.get(field)):
+            if each["name"] == name:
+                return each
     return {}

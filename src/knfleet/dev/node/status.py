@@ -109,10 +109,11 @@ def pod_status(pod: Object, report: PodReport, *, pod_ip: str, now: datetime) ->
     phase = report.phase or phase_from(pod, report)
     generation = pod["metadata"].get("generation", 0)
     wanted = conditions(pod, report, phase)
+    held = rows(before.get("conditions"))
     address = NODE_ADDRESS if pod["spec"].get("hostNetwork") else pod_ip
     status: Object = {
         "phase": phase,
-        "conditions": merged(rows(before.get("conditions")), wanted, now=now, generation=generation),
+        "conditions": merged(held, wanted, now=now, generation=generation),
         "hostIP": NODE_ADDRESS,
         "hostIPs": [{"ip": NODE_ADDRESS}],
         "podIP": address,

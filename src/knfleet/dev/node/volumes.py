@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.environment import Facts, NotYet, Store, field_value, resource_value
-from knfleet.dev.node.manifests import rows
+from knfleet.dev.node.manifests import rows, table
 
 DEFAULT_MODE = 0o644
 SECRET_MODE = 0o600
@@ -131,11 +131,11 @@ def downward_files(source: Object, sources: Sources, mode: int) -> Files:
 
 
 def token_files(source: Object, sources: Sources, mode: int) -> Files:
-    """The file of a ServiceAccount token."""
+    """The file of a ServiceAccount token; only its owner may read it, whatever the volume says."""
     content = sources.token(token_ask(source))
     if content is None:
         raise NotYet("the ServiceAccount token was not issued yet")
-    return {inside(source["path"]): File(content, SECRET_MODE)}
+    return {inside(source["path"]): File(content, mode & SECRET_MODE)}
 
 
 def token_ask(source: Object) -> TokenAsk:
@@ -149,7 +149,7 @@ def token_asks(pod: Object) -> set[TokenAsk]:
     return {
         token_ask(part["serviceAccountToken"])
         for volume in rows(pod["spec"].get("volumes"))
-        for part in rows((volume.get("projected") or {}).get("sources"))
+        for part in rows(table(volume.get("projected")).get("sources"))
         if "serviceAccountToken" in part
     }
 

@@ -1,11 +1,11 @@
-"""Which pods to look at next: each at most once at a time, failed ones again after a while."""
+"""What to look at next: each at most once at a time, what failed again after a while."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
 
 import structlog
 
-from knfleet.api.meta import Key
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 
 BACKOFF_SECONDS = 0.1
@@ -13,23 +13,25 @@ BACKOFF_LIMIT_SECONDS = 10.0
 
 log = structlog.get_logger()
 
+K = TypeVar("K", bound=Hashable)
 
-class Work:
+
+class Work(Generic[K]):
     """Calls one function for every key that is added, a few at a time."""
 
-    def __init__(self, look: Callable[[Key], Awaitable[float | None]], *, at_once: int) -> None:
+    def __init__(self, look: Callable[[K], Awaitable[float | None]], *, at_once: int) -> None:
         self.look = look
         """Looks at one key, and returns after how many seconds to look again, if at all."""
         self.at_once = at_once
-        self.queue: asyncio.Queue[Key] = asyncio.Queue()
-        self.queued: set[Key] = set()
-        self.running: set[Key] = set()
-        self.missed: set[Key] = set()
+        self.queue: asyncio.Queue[K] = asyncio.Queue()
+        self.queued: set[K] = set()
+        self.running: set[K] = set()
+        self.missed: set[K] = set()
         """Keys that were added while somebody looked at them."""
-        self.timers: dict[Key, asyncio.TimerHandle] = {}
-        self.failures: dict[Key, int] = {}
+        self.timers: dict[K, asyncio.TimerHandle] = {}
+        self.failures: dict[K, int] = {}
 
-    def add(self, key: Key) -> None:
+    def add(self, key: K) -> None:
         """Look at the key soon."""
         if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
@@ -39,7 +41,7 @@ class Work:
             self.queued.add(key)
             self.queue.put_nowait(key)
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def add_after(self, key: K, seconds: float) -> None:
         """Look at the key after a while, unless it is added before."""
         if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
@@ -71,17 +73,17 @@ class Work:
             elif again is not None:
                 self.add_after(key, again)
 
-    async def attempt(self, key: Key) -> float | None:
+    async def attempt(self, key: K) -> float | None:
         """Look at a key; whatever goes wrong turns into another attempt."""
         try:
             again = await self.look(key)
         except (Conflict, NotFound) as error:
             # The cache is behind: the next event brings the key back, the timer is for the rest.
-            log.debug("stale", pod=str(key), error=str(error))
+            log.debug("stale", key=str(key), error=str(error))
         except KubeError as error:
-            log.warning("failed", pod=str(key), error=str(error))
+            log.warning("failed", key=str(key), error=str(error))
         except Exception:
-            log.exception("failed", pod=str(key))
+            log.exception("failed", key=str(key))
         else:
             self.failures.pop(key, None)
             return again
