@@ -14,6 +14,8 @@ R = TypeVar("R")
 
 PLAIN_STEP = 0.1
 """Without a terminal, progress is a line for each tenth."""
+PLAIN_SECONDS = 15.0
+"""And when nothing was printed for so long."""
 
 
 def fail(error: BaseException) -> click.ClickException:
@@ -52,18 +54,21 @@ class PlainProgress:
 
     def __init__(self) -> None:
         self.shown: dict[str, float] = {}
+        self.shown_at = time.monotonic()
 
     def say(self, text: str) -> None:
         """One line."""
         click.echo(text, err=True)
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """A line for each tenth, and for the end."""
+        """A line for each tenth and for the end, or now and then when the end is unknown."""
+        now = time.monotonic()
         share = done / total if total else 0.0
-        if total and done and (share >= self.shown.get(what, 0.0) + PLAIN_STEP or done == total):
-            if self.shown.get(what) != share:
-                click.echo(f"{what}: {done}/{total}", err=True)
-            self.shown[what] = share
+        before = self.shown.get(what, 0.0)
+        is_news = share >= before + PLAIN_STEP or (share == 1 and before < 1)
+        if is_news or (done and now - self.shown_at > PLAIN_SECONDS):
+            click.echo(f"{what}: {done}/{total}" if total else f"{what}: {done}", err=True)
+            self.shown[what], self.shown_at = share, now
 
 
 class LiveProgress:
