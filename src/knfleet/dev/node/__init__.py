@@ -4,7 +4,3 @@ Pods of our own image run as processes of this machine; all others are simulated
 the heart of it, `machine` for how the parts are connected, `annotations` for how to change what
 happens to a pod.
 """
-
-from knfleet.dev.node.orphans import Orphan, kill_orphans, orphans
-
-__all__ = ["Orphan", "kill_orphans", "orphans"]
