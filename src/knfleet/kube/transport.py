@@ -95,6 +95,7 @@ class Transport:
         self.slots = Slots(options.concurrency, options.reserve)
         self.base = server_url(self.endpoint)
         self.server = authority(self.base)
+        self.is_tls = self.base.startswith("https:")
         self.proxy = proxy_for(self.endpoint)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_seconds)
         self.session: aiohttp.ClientSession | None = None
@@ -231,7 +232,7 @@ class Transport:
                 URL(self.base + call.path + call.query, encoded=True),
                 data=payload(call.body),
                 headers=with_token(call.headers, credential),
-                ssl=tls_context(self.endpoint, credential),
+                ssl=await tls_context(self.endpoint, credential) if self.is_tls else True,
                 server_hostname=self.endpoint.tls_server_name,
                 proxy=self.proxy and self.proxy.url,
                 proxy_headers=self.proxy and self.proxy.headers,
