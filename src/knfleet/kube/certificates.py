@@ -1,25 +1,28 @@
 """What can be said about certificates before a server sees them.
 
-TLS libraries report a bad file as a number and a name; here the same faults become sentences. Each
-function returns the problem, or an empty string when there is none.
+TLS libraries report a bad file as a number and a name; here the same faults become sentences.
 """
 
+import re
 import ssl
 
+CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
-def check_authorities(pem: bytes) -> str:
-    """What is wrong with a bundle of certificate authorities."""
-    if b"-----BEGIN CERTIFICATE-----" not in pem:
-        return "there is no PEM certificate in it"
+
+def authorities(bundle: bytes) -> bytes:
+    """The PEM certificates of a bundle, without the remarks between; empty when one is broken."""
+    pem = b"\n".join(CERTIFICATE.findall(bundle))
+    if not pem:
+        return b""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem.decode("ascii"))
     except (ssl.SSLError, ValueError):
-        return "it holds a certificate that cannot be read"
-    return ""
+        return b""
+    return pem + b"\n"
 
 
 def check_key_pair(certificate: bytes, key: bytes) -> str:
-    """What is wrong with a certificate and its private key."""
+    """What is wrong with a certificate and its private key; empty when nothing is."""
     # Imported when first needed: most clusters are reached with a token.
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm

@@ -7,6 +7,7 @@ each time, so that a broken plugin is not started once per request.
 """
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable
@@ -159,7 +160,7 @@ class Pause:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.count = 0
-        self.until = 0.0
+        self.until = -math.inf
 
     def left(self) -> float:
         """Seconds that are still to be waited."""
@@ -173,7 +174,7 @@ class Pause:
     def reset(self) -> None:
         """Forget the failures."""
         self.count = 0
-        self.until = 0.0
+        self.until = -math.inf
 
 
 class Refresh(Struct):

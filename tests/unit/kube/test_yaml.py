@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 from knfleet.kube.errors import KubeError
 from knfleet.kube.yaml import YamlError, dump_all, load, load_all
+from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 
 def same(expected: object, actual: object) -> bool:
