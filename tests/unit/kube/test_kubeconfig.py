@@ -447,7 +447,7 @@ def kubeconfigs(draw: st.DrawFn) -> Kubeconfig:
     return parse(dump_all([written]), Origin(source))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(kubeconfigs(), max_size=4))
 def test_in_a_merge_the_first_wins(configs: list[Kubeconfig]) -> None:
     """For each name, whole entries; for the current context, the first that sets it."""
@@ -462,7 +462,7 @@ def test_in_a_merge_the_first_wins(configs: list[Kubeconfig]) -> None:
     assert (chosen or [""])[0] == merged.current_context
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(kubeconfigs(), kubeconfigs(), kubeconfigs())
 def test_merging_in_steps_is_merging_at_once(a: Kubeconfig, b: Kubeconfig, c: Kubeconfig) -> None:
     """So it does not matter who merges what."""
