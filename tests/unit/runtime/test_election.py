@@ -240,7 +240,7 @@ class Process:
         else:
             self.rules.accepted(self.answer, self.sent + self.offset)
             self.must_read = not self.rules.leads(now + self.offset)
-            self.busy_until = self.sent + TIMING.renew_seconds + TIMING.request_seconds
+            self.busy_until = self.rules.leads_until - self.offset + TIMING.request_seconds
 
 
 class ElectionMachine(RuleBasedStateMachine):
@@ -273,6 +273,18 @@ class ElectionMachine(RuleBasedStateMachine):
         """A process that nothing hinders reads, writes and hears."""
         for _ in range(6):
             self.go_on(number)
+
+    @rule(
+        awake=st.lists(st.sets(st.integers(0, 2), max_size=3), min_size=2, max_size=12),
+        seconds=st.sampled_from([1.0, 2.0, 4.9, 7.0]),
+    )
+    def live(self, awake: list[set[int]], seconds: float) -> None:
+        """A while in which some processes go about their rounds and others sleep."""
+        for numbers in awake:
+            for number in sorted(numbers):
+                self.whole_round(number)
+                self.nobody_else_may_still_be_busy()
+            self.now += seconds
 
     @rule(number=st.integers(0, 2), arrives_late=st.booleans())
     def give_up(self, number: int, arrives_late: bool) -> None:
@@ -332,6 +344,6 @@ class ElectionMachine(RuleBasedStateMachine):
 
 
 ElectionMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=80, deadline=None
+    max_examples=150, stateful_step_count=30, deadline=None
 )
 test_any_misfortune = ElectionMachine.TestCase
