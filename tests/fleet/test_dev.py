@@ -17,6 +17,7 @@ import pytest
 from knfleet.dev import binaries, ports, processes
 from knfleet.dev.folder import Folder
 from knfleet.dev.status import GroundStatus
+from tests.ground import kubectl
 from tests.waiting import until
 
 LIMIT_SECONDS = 240
@@ -46,9 +47,8 @@ class Dev:
 
     def kubectl(self, context: str, *arguments: str) -> str:
         """Run kubectl as the user would, with the kubeconfig that the command prints."""
-        tools, _ = binaries.search(binaries.cache_folder())
         kubeconfig = self("kubeconfig").stdout.strip()
-        line = [str(tools["kubectl"].path), "--kubeconfig", kubeconfig, "--context", context]
+        line = [kubectl(), "--kubeconfig", kubeconfig, "--context", context]
         answer = subprocess.run(
             [*line, *arguments], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
         )

@@ -85,8 +85,8 @@ async def test_a_cluster_that_resists_is_replaced(pool: Pool, lend: Lend) -> Non
 
 BLOCKED = """
 import signal
-async def test_blocks(hub):
-    open({marker!r}, "w").write(str(hub.folder.root))
+async def test_blocks(lent):
+    open({marker!r}, "w").write(str(lent.folder.root))
     signal.pause()
 """
 

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +20,8 @@ from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.incluster import in_cluster
 from knfleet.kube.yaml import dump_all, load_all
+from tests.ground import kubectl
 
-KUBECTL = shutil.which("kubectl", path=os.environ.get("KUBEBUILDER_ASSETS", ""))
 REVIEWS = Resource(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
@@ -142,7 +141,6 @@ print(json.dumps({{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"
     assert len(list(tmp_path.glob("run-*"))) == 2
 
 
-@pytest.mark.skipif(not KUBECTL, reason="no kubectl in the folder that KUBEBUILDER_ASSETS names")
 async def test_kubectl_tells_a_plugin_the_same(
     hub: Client, hub_connection: Connection, tmp_path: Path
 ) -> None:
@@ -166,7 +164,7 @@ print(json.dumps({{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"
     config["clusters"][0]["cluster"] |= {"tls-server-name": "localhost", "extensions": [extension]}
     path.write_text(dump_all([config]))
 
-    command = [str(KUBECTL), "--kubeconfig", str(path), "get", "--raw", "/version"]
+    command = [kubectl(), "--kubeconfig", str(path), "get", "--raw", "/version"]
     env = {**os.environ, "ASKER": "kubectl"}
     done = await asyncio.to_thread(
         subprocess.run, command, env=env, capture_output=True, timeout=60, check=False
@@ -187,7 +185,6 @@ print(json.dumps({{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"
     assert told == ours
 
 
-@pytest.mark.skipif(not KUBECTL, reason="no kubectl in the folder that KUBEBUILDER_ASSETS names")
 def test_kubectl_merges_files_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that meet, a current context that comes late, a missing file."""
     files: list[str] = [str(tmp_path / "missing"), ""]
@@ -209,7 +206,7 @@ def test_kubectl_merges_files_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("KUBECONFIG", ":".join(files))
 
     done = subprocess.run(
-        [str(KUBECTL), "config", "view", "--raw", "-o", "json"],
+        [kubectl(), "config", "view", "--raw", "-o", "json"],
         capture_output=True,
         timeout=60,
         check=True,

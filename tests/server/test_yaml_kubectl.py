@@ -1,28 +1,22 @@
 """The table of YAML meanings is what the real kubectl says today."""
 
 import json
-import os
-import shutil
 import subprocess
 from typing import Any
 
 import pytest
 
 from knfleet.kube.yaml import dump_all, load_all
+from tests.ground import kubectl
 from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
-KUBECTL = shutil.which("kubectl", path=os.environ.get("KUBEBUILDER_ASSETS", ""))
 HEADER = "apiVersion: example.dev/v1\nkind: Probe\nmetadata: {name: probe}\nspec:\n"
-
-pytestmark = pytest.mark.skipif(
-    not KUBECTL, reason="no kubectl in the folder that KUBEBUILDER_ASSETS names"
-)
 
 
 def kubectl_reads(text: str) -> list[dict[str, Any]] | None:
     """The objects that kubectl finds in a text; None when it refuses."""
     done = subprocess.run(
-        [str(KUBECTL), "patch", "--local", "-f", "-", "-o", "json", "--type=merge", "-p", "{}"],
+        [kubectl(), "patch", "--local", "-f", "-", "-o", "json", "--type=merge", "-p", "{}"],
         input=text.encode(),
         capture_output=True,
         env={"KUBECONFIG": "/dev/null", "HOME": "/nonexistent"},

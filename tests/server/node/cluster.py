@@ -8,7 +8,7 @@ from typing import Any
 from knfleet.api.core import DEPLOYMENTS, JOBS, PODS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev.node.manifests import condition_is_true, is_ready, rows, status_of, table
-from knfleet.kube.client import Client
+from knfleet.kube.client import Client, Selection
 from knfleet.kube.watch import WatchEvent
 from tests.ground import Lent
 
@@ -84,7 +84,8 @@ class Cluster:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Everything that is and happens in a collection."""
         where = (namespace or NAMESPACE) if resource.namespaced else ""
-        async with self.client.watching(resource, where, labels=labels, fields=fields) as events:
+        selection = Selection(resource, where, labels, fields)
+        async with self.client.watching(selection) as events:
             async for event in events:
                 yield event
 

@@ -34,14 +34,19 @@ def nothing_is_left() -> Iterator[None]:
     """No test leaves a child, a zombie or a pipe behind."""
     process = psutil.Process()
     before = set(process.children(recursive=True))
+    pipes_before = len(open_pipes())
 
     yield
 
     gc.collect()
     left = [child for child in process.children(recursive=True) if child not in before]
     assert left == [], [child.cmdline() for child in left]
-    pipes = [link for link in open_files() if link.startswith("pipe:")]
-    assert len(pipes) <= len(PIPES_AT_FIRST) + LIBUV_PIPE_ENDS, pipes
+    assert len(open_pipes()) <= pipes_before + LIBUV_PIPE_ENDS
+
+
+def open_pipes() -> list[str]:
+    """The ends of pipes that this process holds."""
+    return [link for link in open_files() if link.startswith("pipe:")]
 
 
 def open_files() -> list[str]:
@@ -56,7 +61,6 @@ def open_files() -> list[str]:
 
 
 LIBUV_PIPE_ENDS = 2  # opened with its first child, for signals, and kept for good
-PIPES_AT_FIRST = [link for link in open_files() if link.startswith("pipe:")]
 
 
 @pytest.fixture
