@@ -101,9 +101,12 @@ class Responder:
             answered = review_answer(review, behaviour, service)
         except (msgspec.DecodeError, NotAReview, AttributeError) as error:
             return aiohttp.web.Response(status=400, text=f"{error}\n")
-        return aiohttp.web.Response(
+        response = aiohttp.web.Response(
             body=msgspec.json.encode(answered), content_type="application/json"
         )
+        # The next call must find its way anew: the pods may not be ready any more by then.
+        response.force_close()
+        return response
 
 
 def http_protocol(
