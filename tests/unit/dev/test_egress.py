@@ -170,9 +170,9 @@ async def test_a_webhook_is_answered_in_this_process_over_tls(tmp_path: Path) ->
     (tmp_path / "ca.crt").write_bytes(authority.pair.certificate)
     (tmp_path / "ca.key").write_bytes(authority.pair.key)
     ours = Authority(tmp_path / "ca.crt", tmp_path / "ca.key")
-    responder = Responder(ours, lambda _: WebhookBehaviour())
+    responder = Responder(lambda _: WebhookBehaviour())
     service = Key("shop", "hook")
-    way = Serve(await responder.context(service), lambda: responder.protocol(service))
+    way = Serve(await ours.service_context(service), lambda: responder.protocol(service))
     body = b'{"kind": "AdmissionReview", "apiVersion": "v1", "request": {"uid": "u7"}}'
     post = b"POST / HTTP/1.1\r\nHost: hook\r\nContent-Length: %d\r\n\r\n" % len(body)
     trusting = ssl.create_default_context(cadata=authority.pem.decode())
