@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 from knfleet.api.core import DEPLOYMENTS, JOBS, PODS
@@ -36,7 +36,7 @@ class Cluster:
         last: Object = {}
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                async with aclosing(self.events(resource, namespace, fields=selector)) as events:
+                async with self.events(resource, namespace, fields=selector) as events:
                     async for event in events:
                         last = event.object
                         if event.type in {"ADDED", "MODIFIED"} and holds(last):
@@ -49,9 +49,7 @@ class Cluster:
         """Wait until there is no object of that name."""
         found = False
         async with asyncio.timeout(LIMIT_SECONDS):
-            async with aclosing(
-                self.events(resource, "", fields=f"metadata.name={name}")
-            ) as events:
+            async with self.events(resource, "", fields=f"metadata.name={name}") as events:
                 async for event in events:
                     came = event.type in {"ADDED", "MODIFIED"}
                     found = came or (found and event.type == "BOOKMARK")
@@ -64,7 +62,7 @@ class Cluster:
         complete = False
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                async with aclosing(self.events(PODS, "", labels=labels)) as events:
+                async with self.events(PODS, "", labels=labels) as events:
                     async for event in events:
                         if event.type == "BOOKMARK":
                             complete = True
@@ -79,15 +77,12 @@ class Cluster:
             raise AssertionError(f"the pods {labels} stay {states}") from None
         raise AssertionError("the watch ended")
 
-    async def events(
+    def events(
         self, resource: Resource, namespace: str, *, labels: str = "", fields: str = ""
-    ) -> AsyncGenerator[WatchEvent, None]:
+    ) -> AbstractAsyncContextManager[AsyncGenerator[WatchEvent, None]]:
         """Everything that is and happens in a collection."""
         where = (namespace or NAMESPACE) if resource.namespaced else ""
-        selection = Selection(resource, where, labels, fields)
-        async with self.client.watching(selection) as events:
-            async for event in events:
-                yield event
+        return aclosing(self.client.watch(resource, where, labels=labels, fields=fields))
 
     async def deploy(self, name: str, *, replicas: int = 1, **options: Any) -> None:
         """Create a Deployment."""
