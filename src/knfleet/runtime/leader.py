@@ -95,6 +95,7 @@ class Leader:
         """Set when this process leads for the first time, and never cleared."""
         self.failing: KubeError | None = None
         self.must_read = True
+        self.followed = ""
 
     def leads(self) -> bool:
         """Whether this process leads at this moment."""
@@ -119,6 +120,7 @@ class Leader:
             while not self.leads():
                 await self.attempt()
                 if not self.leads():
+                    self.tell_whom_we_follow()
                     await asyncio.sleep(self.candidate.wait_seconds(self.clock()))
             log.info("leading", lease=str(self.key), identity=self.identity)
             self.options.observe.leader(leads=True)
@@ -216,6 +218,12 @@ class Leader:
         if self.failing is None:
             log.warning("lease not reachable", lease=str(self.key), error=str(error))
         self.failing = error
+
+    def tell_whom_we_follow(self) -> None:
+        """Say who leads, when that changes."""
+        if self.followed != (holder := self.candidate.holder):
+            self.followed = holder
+            log.info("following", lease=str(self.key), holder=holder)
 
     def why_not(self) -> str:
         """Why this process does not lead."""
