@@ -222,6 +222,7 @@ def test_only_containers_that_are_on_both_sides_are_matched():
         ({"features": {"transport-encryption": "strict"}}, True),
         ({"config-features": {"transport-encryption": "STRICT"}}, True),
         ({"features": {"other": "strict"}}, False),
+        ({"features": {"transport-encryption": "strict"}, "config-features": {}}, False),
     ],
 )
 def test_certificates_are_installed_only_with_encryption(config: Object, installed: bool):

@@ -78,6 +78,18 @@ def test_init_containers_are_reached_too():
     assert pod(by_name)["initContainers"][0]["image"] == "i"
 
 
+def test_cron_jobs_are_reached_too():
+    """Their pods are one step deeper."""
+    template = workload("nightly")["spec"]["template"]
+    spec = {"jobTemplate": {"spec": {"template": template}}}
+    manifest = thing("batch/v1", "CronJob", "nightly", spec=spec)
+
+    result = one(manifest, {"registry": {"override": {"nightly/nightly": "i"}}})
+
+    pods = result["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [found["image"] for found in pods["containers"]] == ["i"]
+
+
 def test_images_in_the_environment_are_reached_by_the_name_of_the_variable():
     """And never by the template."""
     variables = [
