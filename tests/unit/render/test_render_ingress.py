@@ -121,6 +121,18 @@ def test_an_unknown_tls_mode_is_refused_with_upstreams_words():
     assert caught.value.where == "spec.ingress.istio.knative-local-gateway.servers[1].tls.mode"
 
 
+@pytest.mark.parametrize(
+    "mode", ["PASSTHROUGH", "SIMPLE", "MUTUAL", "AUTO_PASSTHROUGH", "ISTIO_MUTUAL"]
+)
+def test_a_tls_mode_that_is_given_is_written(mode: str):
+    """Also the one that Istio assumes."""
+    override = {"knative-ingress-gateway": {"servers": [{"tls": {"mode": mode}}]}}
+
+    result = one(gateway("knative-ingress-gateway"), istio(**override))
+
+    assert result["spec"]["servers"] == [{"tls": {"mode": mode}}]
+
+
 LISTED = "- name: knative-local-gateway\n  namespace: listed\n  service: x\n"
 DOTTED = "local-gateway.knative-serving.knative-local-gateway"
 
