@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 from knfleet.kube.errors import KubeError
 from knfleet.kube.yaml import YamlError, dump_all, load, load_all
+from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 
 def same(expected: object, actual: object) -> bool:
@@ -160,14 +160,18 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     | st.text()
     | st.text("yno0123456789eE+-._:x~<=#|>'\"&*!%@`{}[], \t\n\r\x85\u2028\ufeff")
     | st.sampled_from([text for text, _ in SCALARS]),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4)
+    ),
     max_leaves=10,
 )
-MANIFESTS = st.dictionaries(st.text() | st.sampled_from(["yes", "1", "<<", "", "~"]), JSON_VALUES)
+MANIFESTS = st.dictionaries(
+    st.text() | st.sampled_from(["yes", "1", "<<", "", "~"]), JSON_VALUES, max_size=4
+)
 
 
-@settings(deadline=None)
-@given(st.lists(MANIFESTS, max_size=4))
+@settings(deadline=None, max_examples=60)
+@given(st.lists(MANIFESTS, max_size=2))
 def test_what_is_written_is_read_back(objects: list[dict[str, Any]]) -> None:
     """Dump and load are inverse for every JSON value."""
     assert objects == load_all(dump_all(objects))

@@ -1,0 +1,177 @@
+"""The verbs of Kubernetes, on one cluster.
+
+Manifests go in and come out as plain dicts. Every call ends before its deadline, is sent again only
+when that is safe (see `kube.retry`), and fails with an error of `kube.errors` that names the
+cluster, the verb and the path. Without a namespace, namespaced objects are looked for in the
+connection's own; a list or watch without one is about all namespaces.
+"""
+
+from collections.abc import Sequence
+
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.kube import retry
+from knfleet.kube.answers import Listing
+from knfleet.kube.options import Observer, Options
+from knfleet.kube.reader import Reader, Selection, query_string
+from knfleet.kube.watch import WatchEvent
+
+__all__ = ["Client", "Listing", "Observer", "Options", "Selection", "WatchEvent"]
+
+APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+class Client(Reader):
+    """Reads and writes the objects of one cluster."""
+
+    async def create(
+        self,
+        resource: Resource,
+        manifest: Object,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        deadline: float | None = None,
+    ) -> Object:
+        """Make an object; with a name and subresource, something below an object (pods/binding)."""
+        namespace = namespace or self.home(manifest)
+        return await self.ask(
+            retry.CREATE.dry() if dry_run else retry.CREATE,
+            resource.path(namespace, name, subresource),
+            query=self.write_query(dry_run=dry_run),
+            body=manifest,
+            deadline=deadline,
+        )
+
+    async def replace(
+        self,
+        resource: Resource,
+        manifest: Object,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        deadline: float | None = None,
+    ) -> Object:
+        """Write a whole object; with a resource version, only if nobody else wrote meanwhile."""
+        path = resource.path(self.home(manifest), manifest["metadata"]["name"], subresource)
+        query = self.write_query(dry_run=dry_run)
+        return await self.ask(retry.REPLACE, path, query=query, body=manifest, deadline=deadline)
+
+    async def apply(
+        self,
+        resource: Resource,
+        manifest: Object,
+        *,
+        manager: str | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+        subresource: str = "",
+        deadline: float | None = None,
+    ) -> Object:
+        """Make the fields of a manifest so, by server-side apply.
+
+        Without `force`, `Conflict` names the fields that belong to somebody else.
+        """
+        return await self.ask(
+            retry.APPLY,
+            resource.path(self.home(manifest), manifest["metadata"]["name"], subresource),
+            query=self.write_query(manager=manager, force=force, dry_run=dry_run),
+            body=manifest,
+            content_type=APPLY_PATCH,
+            deadline=deadline,
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        patch: Object | Sequence[Object],
+        *,
+        strategic: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+        deadline: float | None = None,
+    ) -> Object:
+        """Change an object by a merge patch (a dict), or by a JSON patch (a list)."""
+        merge = STRATEGIC_PATCH if strategic else MERGE_PATCH
+        verb = retry.patch_verb(patch)
+        return await self.ask(
+            verb.dry() if dry_run else verb,
+            resource.path(key.namespace or self.namespace, key.name, subresource),
+            query=self.write_query(dry_run=dry_run),
+            body=patch,
+            content_type=merge if isinstance(patch, dict) else JSON_PATCH,
+            deadline=deadline,
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        key: Key,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+        deadline: float | None = None,
+    ) -> Object:
+        """Delete an object: this very one if a uid is given, this very state of it by version.
+
+        Returns the object as it was, or a Status.
+        """
+        verb = retry.DELETE if uid or resource_version else retry.DELETE_ONCE
+        conditions = {"uid": uid, "resourceVersion": resource_version}
+        options: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {name: value for name, value in conditions.items() if value},
+            "propagationPolicy": propagation or None,
+            "gracePeriodSeconds": grace_seconds,
+            "dryRun": ["All"] if dry_run else None,
+        }
+        return await self.ask(
+            verb.dry() if dry_run else verb,
+            resource.path(key.namespace or self.namespace, key.name),
+            body={name: value for name, value in options.items() if value not in (None, {})},
+            deadline=deadline,
+        )
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        propagation: str = "",
+        deadline: float | None = None,
+    ) -> None:
+        """Delete all objects of a collection that a selector matches."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        await self.ask(
+            retry.DELETE_COLLECTION,
+            resource.path(namespace or self.namespace),
+            query=query_string({**selectors, "propagationPolicy": propagation}),
+            deadline=deadline,
+        )
+
+    def home(self, manifest: Object) -> str:
+        """The namespace that a manifest belongs to, if its kind has any."""
+        return manifest.get("metadata", {}).get("namespace") or self.namespace
+
+    def write_query(
+        self, *, manager: str | None = None, force: bool | None = None, dry_run: bool = False
+    ) -> str:
+        """The query of a write."""
+        return query_string(
+            {
+                "fieldManager": manager or self.options.manager,
+                "force": "" if force is None else str(force).lower(),
+                "dryRun": "All" if dry_run else "",
+            }
+        )
