@@ -55,12 +55,12 @@ class Downloads:
 
     def __init__(
         self,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         *,
         resolver: AbstractResolver | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits
+        self.limits = limits or Limits()
         self.resolver = resolver
         self.now = now
         self.copies: OrderedDict[str, Copy] = OrderedDict()
@@ -234,8 +234,7 @@ def check_encoding(response: ClientResponse, url: str) -> None:
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("", "identity"):
         raise FetchRefused(
-            f"{shown(url)}: is sent {encoding}-compressed without being asked; "
-            f"serve the plain file"
+            f"{shown(url)}: is sent {encoding}-compressed without being asked; serve the plain file"
         )
 
 

@@ -105,9 +105,7 @@ def is_of_minor(name: str, wanted: str, version: Version) -> bool:
     """Whether a release is one of the minor version that `wanted` spells."""
     release = parse(name)
     return (
-        release is not None
-        and name.startswith(wanted)
-        and release.minor_text == version.minor_text
+        release is not None and name.startswith(wanted) and release.minor_text == version.minor_text
     )
 
 
