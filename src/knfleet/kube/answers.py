@@ -1,0 +1,169 @@
+"""What an API server's answers mean: objects, lists, or errors of our own tree."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from knfleet.api.meta import Object, Resource
+from knfleet.kube.errors import ApiError, BadAnswer, KubeError, error_type
+from knfleet.kube.retry import retry_after
+
+encode = msgspec.json.Encoder().encode
+
+EXCERPT_CHARACTERS = 200
+SLICE_BYTES = 256 * 1024
+"""How much is decoded before others get their turn: about two milliseconds."""
+
+
+class Answer(Struct, frozen=True):
+    """One HTTP answer, read to its end."""
+
+    code: int
+    body: bytes
+    content_type: str = ""
+    retry_after: str | None = None
+
+
+class Listing(Struct, frozen=True):
+    """Objects of one collection, as they were at one resource version."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class Page(Struct, frozen=True):
+    """A part of a collection, and how to go on."""
+
+    items: list[Object]
+    resource_version: str
+    go_on: str
+
+
+class Cause(Struct):
+    """One thing that the server found wrong."""
+
+    field: str = ""
+    message: str = ""
+
+
+class Details(Struct, rename="camel"):
+    """The details of a Status that we use."""
+
+    causes: list[Cause] | None = None
+    retry_after_seconds: float | None = None
+
+
+class Status(Struct):
+    """What the server says when it says no."""
+
+    kind: str = ""
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None
+
+
+class ListMeta(Struct, rename="camel"):
+    """The metadata of a list."""
+
+    resource_version: str = ""
+    go_on: str = field(default="", name="continue")
+
+
+class RawList(Struct):
+    """A list whose items are still text."""
+
+    metadata: ListMeta = field(default_factory=ListMeta)
+    items: list[Raw] | None = None
+
+
+read_object = msgspec.json.Decoder(dict[str, Any]).decode
+read_status = msgspec.json.Decoder(Status).decode
+read_list = msgspec.json.Decoder(RawList).decode
+
+
+def as_object(answer: Answer, where: str) -> Object:
+    """The object that was answered."""
+    try:
+        return read_object(answer.body)
+    except msgspec.DecodeError as error:
+        raise bad_answer(answer, where) from error
+
+
+async def as_page(answer: Answer, where: str, resource: Resource) -> Page:
+    """The page that was answered; a large one is decoded in slices, so that nobody waits for it.
+
+    A thread would not help: a call of the decoder holds the interpreter from start to end.
+    """
+    try:
+        answered = read_list(answer.body)
+        items: list[Object] = []
+        budget = SLICE_BYTES
+        for raw in answered.items or ():
+            item = read_object(raw)
+            name_kind(item, resource)
+            items.append(item)
+            budget -= len(memoryview(raw))
+            if budget < 0:
+                budget = SLICE_BYTES
+                await asyncio.sleep(0)
+    except msgspec.DecodeError as error:
+        raise bad_answer(answer, where) from error
+    return Page(items, answered.metadata.resource_version, answered.metadata.go_on)
+
+
+def name_kind(item: Object, resource: Resource) -> None:
+    """Give an object the kind that was asked for: lists of built-in kinds and metadata lack it."""
+    item["apiVersion"] = resource.api_version
+    item["kind"] = resource.kind
+
+
+def as_error(answer: Answer, where: str, doubt: str = "") -> KubeError:
+    """The error that was answered: a Status, the plain text of an HTTP filter, or nonsense."""
+    after = retry_after(answer.retry_after)
+    try:
+        status = read_status(answer.body)
+    except msgspec.DecodeError:
+        status = None
+    if status is not None and status.kind == "Status":
+        return status_error(status, where, code=answer.code, after=after, doubt=doubt)
+    if answer.content_type.startswith("text/plain") and answer.code >= 400:
+        status = Status(code=answer.code, message=excerpt(answer.body) or f"status {answer.code}")
+        return status_error(status, where, code=answer.code, after=after, doubt=doubt)
+    return bad_answer(answer, where, doubt)
+
+
+def status_error(
+    status: Status, where: str, *, code: int = 0, after: float | None = None, doubt: str = ""
+) -> ApiError:
+    """The error that a Status stands for."""
+    code = code if code >= 400 else status.code
+    details = status.details or Details()
+    message = status.message or status.reason or f"status {code}"
+    return error_type(code, status.reason)(
+        f"{message} ({doubt})" if doubt and code >= 500 else message,
+        code=code,
+        reason=status.reason,
+        where=where,
+        retry_after_seconds=after if after is not None else details.retry_after_seconds,
+        causes=tuple((cause.field, cause.message) for cause in details.causes or ()),
+    )
+
+
+def bad_answer(answer: Answer, where: str, doubt: str = "") -> BadAnswer:
+    """The error for an answer that no API server gives."""
+    kind = answer.content_type.partition(";")[0] or "something without a content type"
+    text = excerpt(answer.body)
+    message = f"{where}: status {answer.code} with {kind} instead of a Kubernetes answer"
+    if text:
+        message += f": {text}"
+    return BadAnswer(f"{message} ({doubt})" if doubt else message)
+
+
+def excerpt(body: bytes) -> str:
+    """The beginning of a body, on one line."""
+    text = " ".join(body[: EXCERPT_CHARACTERS * 4].decode(errors="replace").split())
+    text = "".join(character if character.isprintable() else "?" for character in text)
+    return text if len(text) <= EXCERPT_CHARACTERS else text[:EXCERPT_CHARACTERS] + "…"

@@ -1,0 +1,258 @@
+"""One collection of one cluster, kept in memory.
+
+The informer lists once, then watches, and resumes where it was whenever the watch ends. When the
+server has forgotten that place it lists again, and notices what was deleted meanwhile; until then
+the old objects are served on. It never gives up: what is wrong at the moment is in `failing`.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+import structlog
+
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.kube.client import Client
+from knfleet.kube.errors import BadAnswer, BadRequest, Expired, Invalid, KubeError, Unanswered
+from knfleet.kube.retry import backoff
+from knfleet.kube.store import Change, Index, Store
+from knfleet.kube.watch import WatchEvent
+
+__all__ = ["Change", "Informer", "as_is", "without_managed_fields"]
+
+BACKOFF_SECONDS = 0.5
+BACKOFF_LIMIT_SECONDS = 30
+WATCH_SECONDS = (300, 600)
+"""The server is asked to end a watch after this long, at random, so that load spreads."""
+QUICK_SECONDS = 1
+"""A watch that ends sooner than this without an event counts as a failure."""
+
+log = structlog.get_logger()
+
+
+def as_is(manifest: Object) -> Object:
+    """Keep all of an object."""
+    return manifest
+
+
+def without_managed_fields(manifest: Object) -> Object:
+    """Drop what is often half of an object and rarely read."""
+    manifest["metadata"].pop("managedFields", None)
+    return manifest
+
+
+class Informer:
+    """Keeps one collection of one cluster in memory."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        trim: Callable[[Object], Object] = as_is,
+        indexes: Mapping[str, Index] | None = None,
+    ) -> None:
+        self.client = client
+        self.resource = resource
+        self.namespace = namespace
+        self.labels = labels
+        self.fields = fields
+        self.metadata_only = metadata_only
+        self.trim = trim
+        self.store = Store(indexes or {})
+        self.handlers: list[Callable[[Change], None]] = []
+        self.synced = asyncio.Event()
+        self.resource_version = ""
+        self.last_contact = 0.0
+        self.failing: KubeError | None = None
+        self.failures = 0
+        self.heard = False
+        self.streams_lists = True
+
+    def on_change(self, handler: Callable[[Change], None]) -> None:
+        """Call a function with every change, in order; it must not block."""
+        self.handlers.append(handler)
+
+    def get(self, key: Key) -> Object | None:
+        """One object; it is shared, so it must not be changed."""
+        return self.store.objects.get(key)
+
+    def items(self) -> list[Object]:
+        """All objects."""
+        return list(self.store.objects.values())
+
+    def by_index(self, index: str, value: str) -> list[Object]:
+        """The objects in which an index finds a value."""
+        return self.store.by_index(index, value)
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        while True:
+            opened = time.monotonic()
+            self.heard = False
+            try:
+                why = await self.follow()
+                delay = self.after_end(opened)
+            except KubeError as error:
+                why = type(error).__name__
+                delay = self.after_error(error, opened)
+            self.client.options.observe.watch_restarted(self.client.cluster, self.resource, why)
+            await asyncio.sleep(delay)
+
+    def after_end(self, opened: float) -> float:
+        """How long to wait after a watch that the server ended as it should."""
+        if self.heard or time.monotonic() - opened >= QUICK_SECONDS:
+            return 0
+        return self.next_backoff()
+
+    def after_error(self, error: KubeError, opened: float) -> float:
+        """How long to wait after a list or watch that failed, and from where to go on."""
+        if isinstance(error, Expired) and self.resource_version:
+            self.resource_version = ""
+            return 0
+        if self.streams_lists and isinstance(error, BadRequest | Invalid):
+            self.streams_lists = False
+            return 0
+        if isinstance(error, Unanswered) and not self.heard:
+            # Nothing at all, not even a bookmark: the server may have been restored from a backup
+            # and wait for a version that is in its future.
+            self.resource_version = ""
+        self.failing = error
+        if time.monotonic() - opened >= BACKOFF_LIMIT_SECONDS:
+            self.failures = 0
+        asked = getattr(error, "retry_after_seconds", None) or 0
+        return max(self.next_backoff(), min(asked, BACKOFF_LIMIT_SECONDS))
+
+    def next_backoff(self) -> float:
+        """A wait that grows with each failure in a row."""
+        self.failures += 1
+        return backoff(self.failures, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
+
+    async def follow(self) -> str:
+        """List if need be, then watch until the server ends it."""
+        if not self.resource_version and not self.streams_lists:
+            await self.relist()
+        initial = not self.resource_version
+        seen: set[Key] = set()
+        async with self.client.watching(
+            self.resource,
+            self.namespace,
+            labels=self.labels,
+            fields=self.fields,
+            since=self.resource_version,
+            metadata_only=self.metadata_only,
+            timeout_seconds=random.randint(*WATCH_SECONDS),  # noqa: S311 - not a secret
+        ) as events:
+            self.contact()
+            async for event in events:
+                self.heard = True
+                self.failures = 0
+                self.last_contact = time.monotonic()
+                if initial:
+                    initial = not self.take_initial(event, seen)
+                else:
+                    self.take(event)
+        if initial:
+            # A server that does not know streaming lists may ignore the wish for one.
+            self.streams_lists = False
+        return "ended"
+
+    def contact(self) -> None:
+        """The server answers as it should."""
+        self.last_contact = time.monotonic()
+        self.failing = None
+
+    async def relist(self) -> None:
+        """Take in the collection page by page, then drop what is not in it."""
+        seen: set[Key] = set()
+        version = ""
+        pages = self.client.pages(
+            self.resource,
+            self.namespace,
+            labels=self.labels,
+            fields=self.fields,
+            metadata_only=self.metadata_only,
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                self.contact()
+                for manifest in page.items:
+                    seen.add(self.put(manifest))
+                version = page.resource_version
+        self.complete(seen, version)
+
+    def take_initial(self, event: WatchEvent, seen: set[Key]) -> bool:
+        """Take in an event of a streaming list; True when it was the last."""
+        if event.type == "BOOKMARK":
+            if event.ends_initial_events:
+                self.complete(seen, version_of(event.object))
+            return event.ends_initial_events
+        if event.type == "DELETED":
+            seen.discard(self.remove(event.object))
+        else:
+            seen.add(self.put(event.object))
+        return False
+
+    def take(self, event: WatchEvent) -> None:
+        """Take in an event."""
+        if event.type == "DELETED":
+            self.remove(event.object)
+        elif event.type != "BOOKMARK":
+            self.put(event.object)
+        self.resource_version = version_of(event.object)
+
+    def complete(self, seen: set[Key], version: str) -> None:
+        """A list is complete: what it did not contain is gone."""
+        for key in self.store.others(seen):
+            self.tell(self.store.remove(key))
+        self.resource_version = version
+        self.synced.set()
+
+    def put(self, manifest: Object) -> Key:
+        """Take in the state of an object."""
+        key = key_of(manifest)
+        self.tell(self.store.put(key, self.trim(manifest)))
+        return key
+
+    def remove(self, manifest: Object) -> Key:
+        """Take in that an object is gone."""
+        key = key_of(manifest)
+        self.tell(self.store.remove(key, self.trim(manifest)))
+        return key
+
+    def tell(self, change: Change | None) -> None:
+        """Tell all handlers; one that fails is the worse for it, nobody else is."""
+        if change is None:
+            return
+        for handler in self.handlers:
+            try:
+                handler(change)
+            except Exception:
+                log.exception(
+                    "an informer's handler failed",
+                    cluster=self.client.cluster,
+                    resource=str(self.resource),
+                    key=str(change.key),
+                )
+
+
+def key_of(manifest: Object) -> Key:
+    """The key of an object that a server sent."""
+    try:
+        return Key.of(manifest)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadAnswer("the server sent an object without a name") from error
+
+
+def version_of(manifest: Object) -> str:
+    """The resource version of an object that a server sent."""
+    try:
+        return str(manifest["metadata"]["resourceVersion"])
+    except (KeyError, TypeError) as error:
+        raise BadAnswer("the server sent an object without a resource version") from error

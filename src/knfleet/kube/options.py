@@ -1,0 +1,69 @@
+"""How a client behaves, and who is told what it does."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from knfleet.api.meta import ClusterName, Resource
+
+MIB = 1024 * 1024
+
+
+class Observer(Protocol):
+    """Hears of everything that a client does; metrics are made of it."""
+
+    def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
+        """One attempt ended; code 0 means that there was no answer."""
+        ...
+
+    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+        """A watch ended and is opened again."""
+        ...
+
+    def credential_refreshed(self, cluster: ClusterName) -> None:
+        """A new credential was fetched."""
+        ...
+
+
+class Silent:
+    """The observer that does nothing."""
+
+    def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
+        """One attempt ended."""
+
+    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+        """A watch is opened again."""
+
+    def credential_refreshed(self, cluster: ClusterName) -> None:
+        """A new credential was fetched."""
+
+
+SILENT = Silent()
+
+
+class Options(Struct, frozen=True):
+    """How a client behaves."""
+
+    manager: str = "knfleet"
+    """The field manager of all writes that name no other."""
+    concurrency: int = 32
+    """Requests in flight at once; watches do not count."""
+    reserve: int = 2
+    """How many of them only `Client.urgent` may use."""
+    deadline_seconds: float = 30
+    """How long a call may take in all, with waiting and retries."""
+    connect_seconds: float = 10
+    """How long one attempt may take to connect, TLS included."""
+    attempts: int = 5
+    """How often a request is sent at most."""
+    backoff_seconds: float = 0.1
+    """The longest wait after the first failure; it doubles with each further one."""
+    backoff_limit_seconds: float = 5
+    answer_limit_bytes: int = 64 * MIB
+    """The largest answer that is read."""
+    line_limit_bytes: int = 8 * MIB
+    """The largest event that is read from a watch."""
+    silence_seconds: float = 100
+    """A watch without even a bookmark for so long is given up; they come every 60 to 75 s."""
+    user_agent: str = "knfleet"
+    observe: Observer = SILENT

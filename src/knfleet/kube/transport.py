@@ -1,0 +1,335 @@
+"""One cluster's HTTP: login, slots, deadlines, retries, and one connection pool.
+
+The token travels in each request and the TLS context is chosen for each request, so a new token or
+a new client certificate never disturbs what is under way; connections made with an old certificate
+are not used again and close when idle.
+"""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import aiohttp
+from aiohttp import hdrs
+from msgspec import Struct
+from yarl import URL
+
+from knfleet.kube.answers import Answer, as_error
+from knfleet.kube.credentials import Credential, Login
+from knfleet.kube.endpoint import Connection, Endpoint
+from knfleet.kube.errors import BadAnswer, ConfigError, KubeError, Unanswered
+from knfleet.kube.failures import network_error
+from knfleet.kube.options import Options
+from knfleet.kube.retry import Failure, Verb, backoff, may_repeat, retry_after
+from knfleet.kube.slots import Slots
+from knfleet.kube.tls import tls_context
+
+KEEP_ALIVE_SECONDS = 30
+LARGE_BODY_BYTES = 512 * 1024
+
+
+class Call(Struct, frozen=True):
+    """One thing to ask an API server."""
+
+    verb: Verb
+    path: str
+    query: str = ""
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    deadline_seconds: float | None = None
+    urgent: bool = False
+
+
+class Progress(Struct):
+    """How far a call has come."""
+
+    waiting_for: str = "a login"
+    sent: bool = False
+    logged_in_again: bool = False
+    failures: int = 0
+    last: KubeError | None = None
+
+
+class AttemptFailed(Exception):
+    """One attempt did not work; says what is known about it."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__()
+        self.failure = failure
+
+
+async def headers_sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+    """From here on the server may act on the request."""
+    progress = context.trace_request_ctx
+    progress.sent = True
+    progress.waiting_for = "an answer"
+
+
+async def send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending again what was lost: that is decided by the table in `retry`."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientPayloadError(str(error) or type(error).__name__) from error
+
+
+class Transport:
+    """Sends calls to one API server."""
+
+    def __init__(self, connection: Connection, options: Options) -> None:
+        self.cluster = connection.cluster
+        self.endpoint = connection.endpoint
+        self.options = options
+        self.login = Login(connection.credentials, refreshed=self.refreshed)
+        self.slots = Slots(options.concurrency, options.reserve)
+        self.base = server_url(self.endpoint)
+        self.proxy = Proxy.of(self.endpoint)
+        self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_seconds)
+        self.session: aiohttp.ClientSession | None = None
+        self.closed = False
+
+    def refreshed(self) -> None:
+        """Tell the observer about a new credential."""
+        self.options.observe.credential_refreshed(self.cluster)
+
+    async def close(self) -> None:
+        """Close all connections; calls under way fail."""
+        self.closed = True
+        if self.session is not None:
+            await self.session.close()
+
+    def where(self, call: Call) -> str:
+        """What is asked, for messages."""
+        return f"{self.cluster}: {call.verb.method} {call.path}"
+
+    async def send(self, call: Call) -> Answer:
+        """The answer to a call; sent again as often as it is safe, before its deadline."""
+        seconds = call.deadline_seconds or self.options.deadline_seconds
+        progress = Progress()
+        try:
+            async with asyncio.timeout(seconds) as clock:
+                while True:
+                    try:
+                        return await self.attempt(call, progress)
+                    except AttemptFailed as attempt:
+                        delay = self.next_delay(call, attempt.failure, progress)
+                        if delay is None or past(clock, delay):
+                            raise attempt.failure.error from attempt.failure.error.__cause__
+                    progress.waiting_for = "the next attempt"
+                    await asyncio.sleep(delay)
+        except TimeoutError:
+            raise self.unanswered(call, progress, seconds) from progress.last
+
+    def next_delay(self, call: Call, failure: Failure, progress: Progress) -> float | None:
+        """How long to wait before the next attempt; None when there is none."""
+        if failure.code == 401 and not progress.logged_in_again:
+            progress.logged_in_again = True
+            return 0
+        progress.failures += 1
+        if progress.failures >= self.options.attempts or not may_repeat(call.verb, failure):
+            return None
+        if failure.retry_after_seconds is not None:
+            return failure.retry_after_seconds
+        options = self.options
+        return backoff(
+            progress.failures, base=options.backoff_seconds, limit=options.backoff_limit_seconds
+        )
+
+    def unanswered(self, call: Call, progress: Progress, seconds: float) -> Unanswered:
+        """The error for a call whose deadline passed."""
+        text = f"{self.where(call)}: {seconds:g} s passed waiting for {progress.waiting_for}"
+        if progress.last is not None:
+            text += f"; before that: {progress.last}"
+        if call.verb.doubt and progress.sent:
+            text += f"; {call.verb.doubt}"
+        return Unanswered(text)
+
+    async def attempt(self, call: Call, progress: Progress) -> Answer:
+        """One attempt at a call; raises `AttemptFailed` with all that is known when it fails."""
+        progress.waiting_for = "a login"
+        credential = await self.login.current()
+        progress.waiting_for = "a free slot"
+        async with self.slots.place(urgent=call.urgent):
+            try:
+                async with self.exchange(call, credential, progress) as response:
+                    answer = await self.read(call, response)
+            except KubeError as error:
+                progress.last = error
+                raise AttemptFailed(Failure(error, sent=progress.sent)) from error
+        if answer.code < 300:
+            return answer
+        raise AttemptFailed(self.refusal(call, answer, credential, progress))
+
+    def refusal(
+        self, call: Call, answer: Answer, credential: Credential, progress: Progress
+    ) -> Failure:
+        """What an answer that says no means; a credential that was not accepted is forgotten."""
+        error = as_error(answer, self.where(call), call.verb.doubt)
+        progress.last = error
+        if answer.code == 401:
+            self.login.reject(credential)
+        after = retry_after(answer.retry_after)
+        return Failure(error, answer.code, retry_after_seconds=after)
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        """An answer without end: opened before the deadline, given up after too long a silence.
+
+        It takes no slot, and is not tried again, except once after a new login.
+        """
+        seconds = call.deadline_seconds or self.options.deadline_seconds
+        silence = aiohttp.ClientTimeout(
+            total=None,
+            sock_connect=self.options.connect_seconds,
+            sock_read=self.options.silence_seconds,
+        )
+        progress = Progress()
+        try:
+            async with asyncio.timeout(seconds) as clock:
+                while True:
+                    progress.waiting_for = "a login"
+                    credential = await self.login.current()
+                    async with self.exchange(call, credential, progress, silence) as response:
+                        if response.status < 300:
+                            clock.reschedule(None)
+                            yield response
+                            return
+                        answer = await self.read(call, response)
+                    failure = self.refusal(call, answer, credential, progress)
+                    if failure.code != 401 or progress.logged_in_again:
+                        raise failure.error
+                    progress.logged_in_again = True
+        except TimeoutError:
+            raise self.unanswered(call, progress, seconds) from progress.last
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        call: Call,
+        credential: Credential,
+        progress: Progress,
+        timeout: aiohttp.ClientTimeout | None = None,
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        """Send a request once; what goes wrong until its answer is read is one of our errors."""
+        progress.waiting_for, progress.sent = "a connection", False
+        loop = asyncio.get_running_loop()
+        started, code = loop.time(), 0
+        try:
+            async with self.opened().request(
+                call.verb.method,
+                URL(self.base + call.path + call.query, encoded=True),
+                data=payload(call.body),
+                headers=with_token(call.headers, credential),
+                ssl=tls_context(self.endpoint, credential),
+                server_hostname=self.endpoint.tls_server_name,
+                proxy=self.proxy.url,
+                proxy_headers=self.proxy.headers,
+                allow_redirects=False,
+                trace_request_ctx=progress,
+                timeout=timeout or self.timeout,
+            ) as response:
+                code = response.status
+                yield response
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            failure = network_error(error, self.where(call), self.endpoint)
+            if call.verb.doubt and progress.sent:
+                failure.args = (f"{failure}; {call.verb.doubt}",)
+            raise failure from error
+        finally:
+            seconds = loop.time() - started
+            self.options.observe.request(self.cluster, call.verb.name, code, seconds)
+
+    async def read(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
+        """The whole answer, unless it is larger than allowed."""
+        limit = self.options.answer_limit_bytes
+        body = bytearray()
+        if (response.content_length or 0) <= limit:
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > limit:
+                    break
+            else:
+                return Answer(
+                    response.status,
+                    bytes(body),
+                    response.content_type,
+                    response.headers.get(hdrs.RETRY_AFTER),
+                )
+        response.close()
+        raise BadAnswer(f"{self.where(call)}: the answer is larger than {limit} bytes")
+
+    def opened(self) -> aiohttp.ClientSession:
+        """The session, opened when it is first needed."""
+        if self.closed:
+            raise KubeError(f"{self.cluster}: the client is closed")
+        if self.session is None:
+            self.session = new_session(self.options)
+        return self.session
+
+
+def new_session(options: Options) -> aiohttp.ClientSession:
+    """A session without limits of its own: slots and deadlines are ours."""
+    traces = aiohttp.TraceConfig()
+    traces.on_request_headers_sent.append(headers_sent)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={hdrs.USER_AGENT: options.user_agent},
+        trace_configs=[traces],
+        middlewares=(send_once,),
+    )
+
+
+class Proxy(Struct, frozen=True):
+    """The proxy on the way to a server, and what it must be told."""
+
+    url: URL | None = None
+    headers: dict[str, str] | None = None
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> "Proxy":
+        """The proxy that an endpoint names."""
+        if not endpoint.proxy_url:
+            return cls()
+        url = URL(endpoint.proxy_url)
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise ConfigError(
+                f"a proxy of the kind {url.scheme or endpoint.proxy_url!r} is unsupported:"
+                " use an http:// or https:// proxy"
+            )
+        if url.user is None:
+            return cls(url)
+        secret = aiohttp.encode_basic_auth(url.user, url.password or "")
+        return cls(url.with_user(None), {hdrs.PROXY_AUTHORIZATION: secret})
+
+
+def server_url(endpoint: Endpoint) -> str:
+    """The URL in front of all paths."""
+    url = URL(endpoint.server)
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ConfigError(f"{endpoint.server!r} is not the https:// URL of an API server")
+    return str(url.with_query(None).with_fragment(None)).rstrip("/")
+
+
+def payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A request's body as aiohttp wants it: a large one is sent piece by piece."""
+    return body if body is None or len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+
+
+def with_token(headers: Mapping[str, str], credential: Credential) -> dict[str, str]:
+    """Headers that say who we are."""
+    if credential.token:
+        return {**headers, hdrs.AUTHORIZATION: f"Bearer {credential.token}"}
+    return dict(headers)
+
+
+def past(clock: asyncio.Timeout, delay: float) -> bool:
+    """Whether a wait would outlive the deadline, so that failing at once is kinder."""
+    end = clock.when()
+    return end is not None and asyncio.get_running_loop().time() + delay >= end

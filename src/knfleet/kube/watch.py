@@ -1,0 +1,115 @@
+"""Watches: a stream of lines, each an event."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+from msgspec import Struct
+
+from knfleet.api.meta import Object, Resource
+from knfleet.kube.answers import excerpt, name_kind, read_status, status_error
+from knfleet.kube.errors import BadAnswer, Interrupted
+from knfleet.kube.transport import Call, Transport
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class WatchEvent(Struct, frozen=True):
+    """One event: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    type: str
+    object: Object
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """Whether everything that existed when the watch began was sent before this bookmark."""
+        if self.type != "BOOKMARK":
+            return False
+        annotations: dict[str, str] = self.object["metadata"].get("annotations") or {}
+        return annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+class RawEvent(Struct):
+    """An event whose object is still text."""
+
+    type: str
+    object: msgspec.Raw
+
+
+read_event = msgspec.json.Decoder(WatchEvent).decode
+read_raw_event = msgspec.json.Decoder(RawEvent).decode
+
+
+class TooLong(ValueError):
+    """A line is longer than allowed."""
+
+
+class Lines:
+    """Cuts chunks into lines; each byte is looked at once and copied at most twice."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.parts: list[bytes] = []
+        self.size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in this chunk."""
+        first, *rest = chunk.split(b"\n")
+        self.keep(first)
+        if not rest:
+            return []
+        whole = b"".join(self.parts)
+        *lines, last = rest
+        self.parts, self.size = [], 0
+        self.keep(last)
+        return [line for line in (whole, *lines) if line]
+
+    def keep(self, part: bytes) -> None:
+        """Remember a part of an unfinished line."""
+        if part:
+            self.parts.append(part)
+            self.size += len(part)
+            if self.size > self.limit:
+                raise TooLong
+
+    @property
+    def rest(self) -> bytes:
+        """What came after the last line's end."""
+        return b"".join(self.parts)
+
+
+@asynccontextmanager
+async def open_watch(
+    transport: Transport, call: Call, resource: Resource
+) -> AsyncGenerator[AsyncIterator[WatchEvent], None]:
+    """A watch that the server has accepted."""
+    where = transport.where(call)
+    limit = transport.options.line_limit_bytes
+    async with transport.stream(call) as response:
+
+        async def events() -> AsyncGenerator[WatchEvent, None]:
+            lines = Lines(limit)
+            try:
+                async for chunk in response.content.iter_any():
+                    for line in lines.feed(chunk):
+                        yield event_of(line, where, resource)
+            except TooLong:
+                raise BadAnswer(f"{where}: an event is larger than {limit} bytes") from None
+            if lines.rest.strip():
+                raise Interrupted(f"{where}: the watch ended in the middle of an event")
+
+        async with aclosing(events()) as stream:
+            yield stream
+
+
+def event_of(line: bytes, where: str, resource: Resource) -> WatchEvent:
+    """The event on a line; one that reports an error is raised."""
+    try:
+        event = read_event(line)
+    except msgspec.DecodeError as error:
+        raise BadAnswer(f"{where}: not a watch event: {excerpt(line)}") from error
+    if event.type == "ERROR":
+        status = read_status(read_raw_event(line).object)
+        raise status_error(status, where)
+    name_kind(event.object, resource)
+    return event
