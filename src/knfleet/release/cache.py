@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 FORMAT = "1"
@@ -77,7 +77,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def temporary_beside(path: Path) -> Iterator[tuple[int, Path]]:
+def temporary_beside(path: Path) -> Generator[tuple[int, Path]]:
     """An open file beside another, removed unless it was moved away."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)

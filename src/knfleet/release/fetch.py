@@ -8,13 +8,13 @@ and time. A good copy is kept for a while, then revalidated, and used on when it
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urljoin, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 import structlog
-from aiohttp import ClientError, ClientResponse, ClientSession, TCPConnector
+from aiohttp import ClientError, ClientResponse, ClientSession, InvalidURL, TCPConnector
 from aiohttp.abc import AbstractResolver
 from msgspec import Struct, structs
 
@@ -111,6 +111,8 @@ class Downloads:
                 f"{shown(url)}: no complete answer within {self.limits.seconds:g} s; "
                 f"check the address and the way to it"
             ) from None
+        except InvalidURL as error:
+            raise FetchRefused(f"{shown(url)}: is no valid URL: {error.description}") from None
         except (ClientError, OSError, ValueError) as error:
             if guard.refused:
                 raise forbidden(url, guard.refused) from None
@@ -120,7 +122,7 @@ class Downloads:
             ) from None
 
     @asynccontextmanager
-    async def session(self, guard: AddressGuard) -> AsyncIterator[ClientSession]:
+    async def session(self, guard: AddressGuard) -> AsyncGenerator[ClientSession]:
         """A session for one download, whose sockets are looked at by the guard."""
         connector = TCPConnector(
             resolver=self.resolver, socket_factory=guard.socket, use_dns_cache=False
@@ -282,6 +284,6 @@ def proxy_for(url: str) -> str | None:
     """The proxy that the environment names for an address, if any."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if host in ("localhost", "127.0.0.1", "::1") or proxy_bypass_environment(host):
+    if host in ("localhost", "127.0.0.1", "::1") or proxy_bypass(host):
         return None
-    return getproxies_environment().get(parts.scheme)
+    return getproxies().get(parts.scheme)

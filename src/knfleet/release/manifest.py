@@ -101,7 +101,7 @@ def stamps(objects: list[Object]) -> tuple[Stamp, ...]:
     found: dict[tuple[str, str], Stamp] = {}
     for manifest in objects:
         meta = manifest["metadata"]
-        labels = meta.get("labels") or {}
+        labels: dict[str, Any] = meta.get("labels") or {}
         component, version = str(labels.get(NAME_LABEL, "")), str(labels.get(VERSION_LABEL, ""))
         if component or version:
             name = str(meta.get("name", ""))

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -18,7 +18,7 @@ MANIFEST = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: one\n"
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[str]:
+async def serving(handler: Handler) -> AsyncGenerator[str]:
     """A web server on loopback that answers everything with one handler."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
@@ -73,7 +73,7 @@ async def test_redirects_are_followed():
         ("http://169.254.169.254/latest/meta-data", r"169\.254\.169\.254, which is not allowed"),
         ("http://[fe80::1]/x", "fe80::1, which is not allowed"),
         ("http://[::ffff:169.254.169.254]/x", "which is not allowed"),
-        ("http://2852039166/x", r"169\.254\.169\.254, which is not allowed"),
+        ("http://2852039166/x", "is no valid URL"),
         ("/again", "redirects more than 5 times"),
     ],
 )

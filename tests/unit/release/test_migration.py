@@ -82,7 +82,7 @@ def test_anything_else_is_refused_in_the_words_users_know(
 
 
 def test_the_message_names_the_kind_it_speaks_of():
-    with pytest.raises(NotEligible, match="The installed KnativeEventing version is v1.20.0"):
+    with pytest.raises(NotEligible, match=r"installed KnativeEventing version is v1\.20\.0"):
         check_migration("1.20.0", "1.23.0", kind="KnativeEventing")
 
 
