@@ -5,7 +5,6 @@ import base64
 import os
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,15 @@ async def cluster(hub: Client, crds: None) -> AsyncGenerator[Client, None]:
 
 async def established(hub: Client, name: str) -> None:
     """Return when the server serves the kind."""
-    watch = hub.watch(CRDS, fields=f"metadata.name={name}", timeout_seconds=30)
-    async with aclosing(watch) as events:
-        async for event in events:
-            conditions = event.object.get("status", {}).get("conditions") or []
-            if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-                return
-    raise AssertionError(f"{name} is not served")
+    async with asyncio.timeout(30):
+        while not is_established(await hub.get(CRDS, name)):
+            pass
+
+
+def is_established(definition: Object) -> bool:
+    """Whether the server serves a kind."""
+    conditions: list[Object] = definition.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 async def strictly(
