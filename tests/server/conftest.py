@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
-from tests.server.controlplane import control_plane
 
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
+from tests.server.controlplane import control_plane
 
 
 @pytest.fixture(scope="session")

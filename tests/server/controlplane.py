@@ -12,11 +12,10 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from tests.fakes.certificates import Authority, Pair
-
 from knfleet.api.meta import ClusterName
 from knfleet.kube.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
+from tests.fakes.certificates import Authority, Pair
 
 START_SECONDS = 60
 

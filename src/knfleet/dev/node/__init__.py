@@ -1,0 +1,1 @@
+"""The stand-in for one cluster's kubelets, scheduler and service network."""
