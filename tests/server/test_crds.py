@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.server import samples
 
 from knfleet.api.core import CRDS, NAMESPACES
 from knfleet.api.crd import definitions
@@ -21,6 +20,7 @@ from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest, Invalid
+from tests.server import samples
 
 NAMESPACE = "samples"
 REFERENCE = {"name": "north", "namespace": "fleet"}

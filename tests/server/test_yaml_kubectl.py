@@ -7,9 +7,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 from knfleet.kube.yaml import dump_all, load_all
+from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 KUBECTL = shutil.which("kubectl", path=os.environ.get("KUBEBUILDER_ASSETS", ""))
 HEADER = "apiVersion: example.dev/v1\nkind: Probe\nmetadata: {name: probe}\nspec:\n"
