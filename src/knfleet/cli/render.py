@@ -1,7 +1,7 @@
 """`knfleet render`: what a custom resource would install, without any cluster."""
 
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 @click.option(
     "-f",
     "--filename",
-    "file",
-    type=click.File("rb"),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     required=True,
     help="File with KnativeServing or KnativeEventing objects; - reads standard input.",
 )
 @click.option("--version", "version", help="Render this version instead of spec.version.")
 @directory_option
 @explained(ReleaseError, RenderError, KubeError, DecodeError)
-def command(file: IO[bytes], version: str | None, directory: Path | None) -> None:
+def command(filename: str, version: str | None, directory: Path | None) -> None:
     """Print the objects that a custom resource installs.
 
     Nothing is asked of any cluster, so what depends on one (owners, live values) is left out.
@@ -39,7 +38,10 @@ def command(file: IO[bytes], version: str | None, directory: Path | None) -> Non
 
     from knfleet.kube.yaml import dump_all, load_all
 
-    resources = knatives(load_all(file.read(), source=file.name), file.name, version)
+    name = "standard input" if filename == "-" else filename
+    with click.open_file(filename, "rb") as file:
+        manifests = load_all(file.read(), source=name)
+    resources = knatives(manifests, name, version)
     for rendered in asyncio.run(render_all(resources, chosen_folder(directory))):
         for warning in rendered.warnings:
             click.echo(f"Warning: {warning}", err=True)

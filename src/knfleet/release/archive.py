@@ -12,9 +12,12 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+from msgspec import Struct
 
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.layout import SECTIONS, is_manifest
@@ -27,8 +30,9 @@ CHUNK = 256 * 1024
 Member = tuple[str, IO[bytes]]
 
 
-def unpack(archive: Path, cache: Path) -> Path:
+def unpack(packed: "Packed", cache: Path) -> Path:
     """The folder that holds an archive's release files, unpacked once per content."""
+    archive = packed.path
     try:
         with archive.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -41,7 +45,7 @@ def unpack(archive: Path, cache: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix=".unpack.", dir=cache) as temporary:
         fresh = Path(temporary) / "bundle"
         try:
-            extract(archive, fresh)
+            packed.extract(fresh)
         except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
             raise BadManifest(
                 f"{archive}: is not a whole .tar.gz or .zip ({error}); get it again"
@@ -60,36 +64,6 @@ def settle(fresh: Path, folder: Path) -> None:
             raise
 
 
-def extract(archive: Path, into: Path) -> None:
-    """Take all release files out of an archive."""
-    prefix = bundle_prefix(archive)
-    written = 0
-    for name, content in members(archive):
-        target = place(name, prefix)
-        if target is None:
-            continue
-        path = into / target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            while chunk := content.read(CHUNK):
-                written += len(chunk)
-                check_size(archive, 0, written)
-                file.write(chunk)
-
-
-def bundle_prefix(archive: Path) -> tuple[str, ...]:
-    """The folder inside an archive that has most release files."""
-    counts: dict[tuple[str, ...], int] = {}
-    for name, _ in members(archive):
-        if (prefix := prefix_of(name)) is not None:
-            counts[prefix] = counts.get(prefix, 0) + 1
-    if not counts:
-        raise BadManifest(
-            f"{archive}: has no release files; it must hold at least one of {', '.join(SECTIONS)}"
-        )
-    return max(counts, key=lambda prefix: (counts[prefix], -len(prefix)))
-
-
 def prefix_of(name: str) -> tuple[str, ...] | None:
     """What comes before the known folder in a manifest's path; None for other files."""
     path = PurePosixPath(name)
@@ -101,51 +75,73 @@ def prefix_of(name: str) -> tuple[str, ...] | None:
     return None
 
 
-def place(name: str, prefix: tuple[str, ...]) -> Path | None:
-    """Where a file of an archive belongs below the bundle's folder, if it does."""
-    if prefix_of(name) != prefix:
-        return None
-    return Path(*PurePosixPath(name).parts[len(prefix) :])
+class Packed(Struct, frozen=True):
+    """An archive of release files, of which no more comes out than the limits allow."""
 
+    path: Path
+    most_bytes: int = MOST_BYTES
+    most_files: int = MOST_FILES
 
-def members(archive: Path) -> Iterator[Member]:
-    """Name and content of each regular file in an archive."""
-    if archive.suffix == ".zip":
-        yield from zip_members(archive)
-    else:
-        yield from tar_members(archive)
+    def extract(self, into: Path) -> None:
+        """Take all release files out."""
+        prefix = self.bundle_prefix()
+        written = 0
+        for name, content in self.members():
+            if prefix_of(name) != prefix:
+                continue
+            path = into.joinpath(*PurePosixPath(name).parts[len(prefix) :])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                while chunk := content.read(CHUNK):
+                    written += len(chunk)
+                    self.check_size(0, written)
+                    file.write(chunk)
 
+    def bundle_prefix(self) -> tuple[str, ...]:
+        """The folder inside the archive that has most release files."""
+        counts = Counter(prefix_of(name) for name, _ in self.members())
+        found = [
+            (count, -len(prefix), prefix) for prefix, count in counts.items() if prefix is not None
+        ]
+        if not found:
+            raise BadManifest(
+                f"{self.path}: has no release files; it must hold at least one of "
+                f"{', '.join(SECTIONS)}"
+            )
+        return max(found)[2]
 
-def tar_members(archive: Path) -> Iterator[Member]:
-    """Name and content of each regular file in a tar archive."""
-    with tarfile.open(archive, "r|*") as tar:
+    def members(self) -> Iterator[Member]:
+        """Name and content of each regular file."""
+        return self.zip_members() if self.path.suffix == ".zip" else self.tar_members()
+
+    def tar_members(self) -> Iterator[Member]:
+        """Name and content of each regular file in a tar archive."""
         size = 0
-        for number, member in enumerate(tar):
-            size += member.size
-            check_size(archive, number, size)
-            content = tar.extractfile(member) if member.isreg() else None
-            if content is not None:
-                yield member.name, content
+        with tarfile.open(self.path, "r|*") as tar:
+            for number, member in enumerate(tar):
+                size += member.size
+                self.check_size(number, size)
+                content = tar.extractfile(member) if member.isreg() else None
+                if content is not None:
+                    yield member.name, content
 
+    def zip_members(self) -> Iterator[Member]:
+        """Name and content of each regular file in a zip archive."""
+        with zipfile.ZipFile(self.path) as packed:
+            for number, member in enumerate(packed.infolist()):
+                self.check_size(number)
+                kind = stat.S_IFMT(member.external_attr >> 16)
+                if not member.is_dir() and kind in (0, stat.S_IFREG):
+                    with packed.open(member) as content:
+                        yield member.filename, content
 
-def zip_members(archive: Path) -> Iterator[Member]:
-    """Name and content of each regular file in a zip archive."""
-    with zipfile.ZipFile(archive) as packed:
-        for number, member in enumerate(packed.infolist()):
-            check_size(archive, number)
-            kind = stat.S_IFMT(member.external_attr >> 16)
-            if not member.is_dir() and kind in (0, stat.S_IFREG):
-                with packed.open(member) as content:
-                    yield member.filename, content
-
-
-def check_size(archive: Path, files: int, size: int = 0) -> None:
-    """Refuse an archive that is larger than any bundle."""
-    if files >= MOST_FILES or size > MOST_BYTES:
-        raise BadManifest(
-            f"{archive}: holds more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB; "
-            f"pack the release files alone"
-        )
+    def check_size(self, files: int, size: int = 0) -> None:
+        """Refuse an archive that is larger than any bundle."""
+        if files >= self.most_files or size > self.most_bytes:
+            raise BadManifest(
+                f"{self.path}: holds more than {self.most_files} files or "
+                f"{self.most_bytes >> 10} KiB; pack the release files alone"
+            )
 
 
 def copy_bundle(source: Path, target: Path) -> None:

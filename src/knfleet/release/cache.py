@@ -22,8 +22,9 @@ MOST = 2000
 class ParsedCache:
     """A folder of parsed manifests."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, most: int = MOST) -> None:
         self.folder = folder
+        self.most = most
 
     def get(self, digest: str) -> bytes | None:
         """The entry for a file's digest, if it is there and whole."""
@@ -48,9 +49,9 @@ class ParsedCache:
     def trim(self) -> None:
         """Remove the oldest entries beyond the most that are kept."""
         entries = list(self.folder.iterdir())
-        if len(entries) <= MOST:
+        if len(entries) <= self.most:
             return
-        for path in sorted(entries, key=age)[: len(entries) - MOST]:
+        for path in sorted(entries, key=age)[: len(entries) - self.most]:
             path.unlink(missing_ok=True)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from platformdirs import user_cache_path, user_data_path
 
-from knfleet.release.archive import unpack
+from knfleet.release.archive import MOST_BYTES, Packed, unpack
 from knfleet.release.errors import FetchFailed, NotAvailable
 from knfleet.release.layout import SECTIONS
 
@@ -62,10 +62,11 @@ class Archive(Struct, frozen=True):
 
     path: Path
     cache: Path
+    most_bytes: int = MOST_BYTES
 
     async def fetch(self) -> Path:
         """The folder into which the archive was unpacked."""
-        return await asyncio.to_thread(unpack, self.path, self.cache)
+        return await asyncio.to_thread(unpack, Packed(self.path, self.most_bytes), self.cache)
 
     def __str__(self) -> str:
         return self.path.name
