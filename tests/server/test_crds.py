@@ -19,7 +19,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import ApiError, BadRequest, Invalid
+from knfleet.kube.errors import ApiError, BadRequest, Invalid, NotFound
 from tests.server import samples
 
 NAMESPACE = "samples"
@@ -263,3 +263,51 @@ async def test_an_object_the_knative_operator_left_without_spec_gets_no_target(c
 
     with pytest.raises(ApiError, match="cannot be added or removed after creation"):
         await cluster.apply(SERVINGS, serving(clusterProfileRef=REFERENCE))
+
+
+async def test_the_knative_operators_definitions_become_ours(cluster: Client):
+    """Its CRDs convert through a webhook; after the change nobody needs to be there for it."""
+    name = f"{SERVINGS.plural}.{SERVINGS.group}"
+    ours = next(one for one in definitions() if one["metadata"]["name"] == name)
+    theirs: Object = msgspec.json.decode(msgspec.json.encode(ours))
+    version = theirs["spec"]["versions"][0]
+    del version["additionalPrinterColumns"]
+    del version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
+    theirs["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1beta1"],
+            "clientConfig": {"service": {"namespace": "gone", "name": "gone", "path": "/convert"}},
+        },
+    }
+    await cluster.delete(CRDS, Key("", name))
+    await gone(cluster, name)
+    await cluster.create(CRDS, theirs)
+    await established(cluster, name)
+    await strictly(cluster, SERVINGS, serving(clusterProfileRef=REFERENCE))
+
+    await cluster.apply(CRDS, ours)
+
+    kept = await cluster.get(SERVINGS, "one", NAMESPACE)
+    assert kept["spec"] == {"clusterProfileRef": REFERENCE}
+    await refused(cluster, {"spec": None})
+
+
+async def gone(hub: Client, name: str) -> None:
+    """Return when the server has forgotten a kind."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await hub.get(CRDS, name)
+            except NotFound:
+                return
+
+
+async def refused(hub: Client, change: Object) -> None:
+    """Return when a change is refused; a server takes a moment to follow a new schema."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await hub.patch(SERVINGS, Key(NAMESPACE, "one"), change, dry_run=True)
+            except Invalid:
+                return

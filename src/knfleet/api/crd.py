@@ -109,7 +109,11 @@ def definitions() -> list[Object]:
 
 
 def custom_resource_definition(definition: Definition) -> Object:
-    """The CRD of one kind."""
+    """The CRD of one kind.
+
+    It says nothing of conversion: the Knative Operator's CRDs name a webhook for it, which with a
+    single version is never asked, and which server-side apply could not take out.
+    """
     resource = definition.resource
     names = {
         "kind": resource.kind,
@@ -133,8 +137,6 @@ def custom_resource_definition(definition: Definition) -> Object:
             "group": resource.group,
             "names": names,
             "scope": "Namespaced" if resource.namespaced else "Cluster",
-            # The Knative Operator's CRDs convert through a webhook that goes away with it.
-            "conversion": {"strategy": "None"},
             "versions": [version],
         },
     }

@@ -10,7 +10,7 @@ def command(crds: bool, output: str) -> None:
     """Print manifests for `kubectl apply`.
 
     \b
-    knfleet manifests --crds | kubectl apply --server-side -f -
+    knfleet manifests --crds | kubectl apply -f -
     """
     if not crds:
         raise click.UsageError("say what to print: --crds")

@@ -271,3 +271,18 @@ def test_passwords_and_signatures_are_not_shown():
     address = shown("https://user:secret@files.example.test:8443/a.yaml?signature=hidden#x")
 
     assert address == "https://files.example.test:8443/a.yaml?…"
+
+
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.append(str(request.url))
+        return web.Response(text=MANIFEST)
+
+    async with serving(handler) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "other.example.test")
+        await Downloads().get("http://files.example.test/a.yaml")
+
+    assert asked == ["http://files.example.test/a.yaml"]
