@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.layout import SECTIONS, is_manifest
-from knfleet.release.lock import LOCK, make_lock, write_lock
+from knfleet.release.lock import LOCK, Lock, make_lock, write_lock
 
 MOST_BYTES = 512 * 1024 * 1024
 MOST_FILES = 20_000
@@ -144,8 +144,8 @@ class Packed(Struct, frozen=True):
             )
 
 
-def copy_bundle(source: Path, target: Path) -> None:
-    """Copy the manifest files of a bundle, replacing what was there, all or nothing."""
+def copy_bundle(source: Path, target: Path, lock: Lock) -> None:
+    """Copy the manifest files of a bundle with their lock, replacing what was there as a whole."""
     check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pull.", dir=target.parent) as temporary:
@@ -157,6 +157,7 @@ def copy_bundle(source: Path, target: Path) -> None:
                     path = fresh / file.relative_to(source)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(file, path)
+        write_lock(lock, fresh / LOCK)
         if target.exists():
             target.rename(Path(temporary) / "old")
         fresh.rename(target)

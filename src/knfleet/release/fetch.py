@@ -32,13 +32,13 @@ CHUNK = 64 * 1024
 class Limits(Struct, frozen=True):
     """How far a download may go."""
 
-    bytes: int = 32 * 1024 * 1024
+    bytes: int = 8 * 1024 * 1024
     seconds: float = 30
     redirects: int = 5
     fresh_seconds: float = 300
     """For how long a copy is used without asking its server."""
-    copies: int = 32
-    """How many copies are kept."""
+    kept_bytes: int = 64 * 1024 * 1024
+    """How much of copies is kept."""
 
 
 class Copy(Struct, frozen=True):
@@ -95,7 +95,7 @@ class Downloads:
         """Remember a copy, and forget those that were not used for longest."""
         self.copies[url] = copy
         self.copies.move_to_end(url)
-        while len(self.copies) > self.limits.copies:
+        while sum(len(kept.content) for kept in self.copies.values()) > self.limits.kept_bytes:
             self.copies.popitem(last=False)
 
     async def download(self, url: str, held: Copy | None) -> Copy:

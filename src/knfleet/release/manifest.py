@@ -49,6 +49,11 @@ class Manifest(Struct, frozen=True):
         """How many objects it has."""
         return self.parsed.count
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes in memory, about."""
+        return memoryview(self.parsed.objects).nbytes
+
     def objects(self) -> list[Object]:
         """The objects, made anew for each caller."""
         return msgspec.json.decode(self.parsed.objects, type=list[Object])

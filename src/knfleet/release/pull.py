@@ -6,10 +6,9 @@ from msgspec import Struct
 
 from knfleet.release.archive import copy_bundle
 from knfleet.release.cache import ParsedCache
-from knfleet.release.errors import BadManifest, ReleaseError, Tampered
+from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tampered
 from knfleet.release.layout import SECTIONS, Layout, check_complete, manifest_files
 from knfleet.release.lock import (
-    LOCK,
     Lock,
     bundle_files,
     differences,
@@ -40,14 +39,24 @@ async def pull(source: Source, target: Path, lock_file: Path | None = None) -> L
 
     What was in the folder before stays unless everything is well.
     """
+    try:
+        return await fetched(source, target, lock_file)
+    except OSError as error:
+        raise NotAvailable(
+            f"{error.filename2 or error.filename or target}: cannot be written: {error.strerror}; "
+            f"choose another folder"
+        ) from error
+
+
+async def fetched(source: Source, target: Path, lock_file: Path | None) -> Lock:
+    """Get the files, check them, put them in place."""
     root = await source.fetch()
     lock = make_lock(root, str(source))
     if not lock.files:
         raise BadManifest(f"{source}: has no release files")
     if lock_file is not None and lock_file.exists():
         check_against(read_lock(lock_file), root, lock_file)
-    copy_bundle(root, target)
-    write_lock(lock, target / LOCK)
+    copy_bundle(root, target, lock)
     if lock_file is not None and not lock_file.exists():
         write_lock(lock, lock_file)
     return lock

@@ -9,15 +9,17 @@ from collections import OrderedDict
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.lock import Lock
 from knfleet.release.manifest import Manifest, Parsed, digest_of, parse
 
-LARGEST = 32 * 1024 * 1024
-KEPT = 256
-"""Files kept in memory; a release with everything on has about a dozen."""
+LARGEST = 8 * 1024 * 1024
+"""Bytes of one file; the largest of a release has about one million."""
+KEPT_BYTES = 64 * 1024 * 1024
+"""What is kept in memory; a release with everything on takes about two million."""
 
 Status = tuple[int, int, int]
 
@@ -30,6 +32,7 @@ class Reader:
         self.cache = cache
         self.lock = lock
         self.kept: OrderedDict[str, tuple[Status, Manifest]] = OrderedDict()
+        self.kept_bytes = 0
         self.keeping = threading.Lock()
 
     def file(self, path: Path) -> Manifest:
@@ -53,7 +56,12 @@ class Reader:
     def content(self, content: bytes, origin: str) -> Manifest:
         """A manifest that was read elsewhere."""
         digest = digest_of(content)
-        return Manifest(origin, digest, self.parsed(content, digest, origin))
+        status = (0, len(content), 0)
+        if (held := self.held(digest, status)) is not None:
+            return structs.replace(held, origin=origin)
+        manifest = Manifest(origin, digest, self.parsed(content, digest, origin))
+        self.keep(digest, status, manifest)
+        return manifest
 
     def parsed(self, content: bytes, digest: str, origin: str) -> Parsed:
         """What the cache has of a content, else the content parsed."""
@@ -66,22 +74,25 @@ class Reader:
         self.cache.put(digest, msgspec.json.encode(parsed))
         return parsed
 
-    def held(self, path: str, status: Status) -> Manifest | None:
+    def held(self, name: str, status: Status) -> Manifest | None:
         """The manifest in memory, if its file is still the same."""
         with self.keeping:
-            held = self.kept.get(path)
+            held = self.kept.get(name)
             if held is None or held[0] != status:
                 return None
-            self.kept.move_to_end(path)
+            self.kept.move_to_end(name)
             return held[1]
 
-    def keep(self, path: str, status: Status, manifest: Manifest) -> None:
+    def keep(self, name: str, status: Status, manifest: Manifest) -> None:
         """Hold a manifest in memory, and let go of those not used for longest."""
         with self.keeping:
-            self.kept[path] = (status, manifest)
-            self.kept.move_to_end(path)
-            while len(self.kept) > KEPT:
-                self.kept.popitem(last=False)
+            if (before := self.kept.pop(name, None)) is not None:
+                self.kept_bytes -= before[1].size
+            self.kept[name] = (status, manifest)
+            self.kept_bytes += manifest.size
+            while self.kept_bytes > KEPT_BYTES:
+                _, (_, forgotten) = self.kept.popitem(last=False)
+                self.kept_bytes -= forgotten.size
 
 
 def status_of(path: Path) -> Status:

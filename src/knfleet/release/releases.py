@@ -77,7 +77,7 @@ class Releases:
                     f"available to this release: {error}"
                 ) from error
             path = str(folder)
-        check_content(manifests, version, path)
+        check_content(manifests, version, shown_list(path))
         check_component(manifests, knative.component)
         return manifests, path
 
@@ -87,7 +87,7 @@ class Releases:
             return (), ""
         path = joined(knative.spec.additional_manifests, version)
         manifests = await self.read(path)
-        check_content(manifests, version, path)
+        check_content(manifests, version, shown_list(path))
         return manifests, path
 
     def plugins(self, knative: Knative, version: str) -> tuple[Manifests, list[str]]:
@@ -206,6 +206,11 @@ class Releases:
 def joined(sources: Sequence[ManifestSource], version: str) -> str:
     """The addresses of a list, with the version put in, joined as status records them."""
     return ",".join(source.url.replace(VERSION_VARIABLE, version) for source in sources)
+
+
+def shown_list(path: str) -> str:
+    """A comma-separated list for messages."""
+    return ",".join(shown(one) if "://" in one else one for one in path.split(","))
 
 
 def folder_name(knative: Knative) -> str:

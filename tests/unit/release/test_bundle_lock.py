@@ -115,6 +115,13 @@ async def test_pulling_replaces_an_older_bundle_as_a_whole(root: Path, tmp_path:
     assert not (target / "knative-serving/1.0.0").exists()
 
 
+async def test_pulling_to_where_nothing_can_be_written_is_told(root: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(NotAvailable, match="cannot be written"):
+        await pull(Folder(root), tmp_path / "file" / "target")
+
+
 async def test_pulling_never_replaces_a_folder_with_other_things(root: Path, tmp_path: Path):
     target = tmp_path / "home"
     write(target / "letters" / "a.yaml", config_map("a"))

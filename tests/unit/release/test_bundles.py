@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from knfleet.api.meta import Object
+from knfleet.kube.yaml import dump_all
 from knfleet.release.errors import BadManifest, FetchRefused, NotAvailable
 from knfleet.release.releases import Releases
+from tests.unit.release.test_downloads import serving as answering
 from tests.unit.release.tree import (
     config_map,
     eventing,
@@ -270,6 +273,34 @@ async def test_a_place_that_cannot_be_read_is_told(
 ):
     with pytest.raises(error, match=message):
         await there.load(serving(version="1.23", manifests=urls(url)))
+
+
+async def test_addresses_are_downloaded_with_the_version_in_them(there: Releases):
+    asked: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(text=dump_all([config_map("far", version="1.22.1")]))
+
+    async with answering(handler) as server:
+        wanted = serving(version="v1.22.1", manifests=urls(f"{server}/${{VERSION}}/a.yaml"))
+        bundle = await there.load(wanted)
+
+    assert asked == ["/v1.22.1/a.yaml"]
+    assert names(bundle.objects()) == ["far"]
+    assert bundle.paths == (f"{server}/v1.22.1/a.yaml",)
+
+
+async def test_a_password_in_an_address_is_in_no_message(there: Releases):
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(text="# nothing")
+
+    async with answering(handler) as server:
+        address = server.replace("://", "://user:secret@") + "/a.yaml?token=secret"
+        with pytest.raises(BadManifest, match="there is no resource available") as caught:
+            await there.load(serving(version="1.23", manifests=urls(address)))
+
+    assert "secret" not in str(caught.value)
 
 
 # Additional manifests

@@ -150,3 +150,15 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
 def test_a_file_that_is_gone_is_told(tmp_path: Path):
     with pytest.raises(NotAvailable, match=r"gone\.yaml: cannot be read"):
         read(tmp_path / "gone.yaml", tmp_path / "cache")
+
+
+def test_without_a_disk_memory_keeps_what_was_parsed(tmp_path: Path):
+    """Where nothing can be written, a download is still parsed only once."""
+    (tmp_path / "file").write_text("")
+    reader = Reader(tmp_path, ParsedCache(tmp_path / "file" / "cache"))
+    content = write(tmp_path / "a.yaml", config_map("a")).read_bytes()
+
+    first, second = reader.content(content, "one"), reader.content(content, "two")
+
+    assert first.parsed is second.parsed
+    assert second.origin == "two"
