@@ -91,7 +91,7 @@ async def test_blocks(hub):
 """
 
 
-@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
 async def test_nothing_is_left_of_an_interrupted_run(tmp_path: Path, blow: signal.Signals) -> None:
     """Not even when the test runner is killed without a chance to clean up."""
     marker = tmp_path / "marker"

@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import (
     DnsFailed,
     Interrupted,
@@ -17,27 +16,34 @@ from knfleet.kube.errors import (
     Unanswered,
 )
 
+NOT_ABOUT_TLS = (aiohttp.ClientError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""Wrapped errors, and connections that just ended."""
+
 
 def authority(url: str) -> str:
     """Host and port of a URL, without what may be secret in it."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def network_error(error: Exception, where: str, endpoint: Endpoint) -> NetworkError:
+class Lost(aiohttp.ClientError):
+    """The connection ended after the request, or some of it, was sent."""
+
+
+def network_error(
+    error: Exception, where: str, *, server: str, proxy: object | None, doubt: str = ""
+) -> NetworkError:
     """Our own error for one of aiohttp's or the operating system's."""
-    server = authority(endpoint.server)
-    proxy = authority(endpoint.proxy_url) if endpoint.proxy_url else ""
+    if isinstance(error, Lost) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     match error:
-        case NetworkError():
-            return error
         case aiohttp.ClientHttpProxyError():
             kind, text = ProxyFailed, f"the proxy {proxy} answered {error.status} {error.message}"
         case aiohttp.ClientProxyConnectionError():
             kind, text = ProxyFailed, f"the proxy {proxy} is not there: {reason(error)}"
         case aiohttp.ClientConnectorDNSError():
             kind, text = DnsFailed, f"{error.host} does not resolve: {reason(error)}"
-        case aiohttp.ClientSSLError() | ssl.SSLError():
-            kind, text = TlsFailed, f"TLS with {server} failed: {tls_reason(error)}"
+        case _ if (found := tls_cause(error)) is not None:
+            kind, text = TlsFailed, f"TLS with {server} failed: {tls_reason(found)}"
         case aiohttp.ConnectionTimeoutError():
             kind, text = Unanswered, f"no connection to {proxy or server} in time"
         case aiohttp.ClientConnectorError():
@@ -46,7 +52,7 @@ def network_error(error: Exception, where: str, endpoint: Endpoint) -> NetworkEr
             kind, text = Unanswered, f"nothing was heard from {server} for too long"
         case _:
             kind, text = Interrupted, f"the connection to {server} ended: {reason(error)}"
-    return kind(f"{where}: {text}")
+    return kind(f"{where}: {text}" + (f"; {doubt}" if doubt else ""))
 
 
 def reason(error: Exception) -> str:
@@ -59,11 +65,17 @@ def reason(error: Exception) -> str:
     return str(cause) or type(cause).__name__
 
 
-def tls_reason(error: Exception) -> str:
+def tls_cause(error: BaseException | None) -> ssl.SSLError | None:
+    """The complaint of the TLS library that an error goes back to, if it does."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, NOT_ABOUT_TLS):
+            return error
+        error = error.__cause__
+    return None
+
+
+def tls_reason(error: ssl.SSLError) -> str:
     """What the TLS library found wrong."""
-    cause = error.__cause__ if isinstance(error, aiohttp.ClientSSLError) else error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return cause.verify_message or str(cause)
-    if isinstance(cause, ssl.SSLError):
-        return cause.reason or str(cause)
-    return str(cause)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message or str(error)
+    return error.reason or str(error)

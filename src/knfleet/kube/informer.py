@@ -14,7 +14,7 @@ from contextlib import aclosing
 import structlog
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client
+from knfleet.kube.client import Client, Selection
 from knfleet.kube.errors import BadAnswer, BadRequest, Expired, Invalid, KubeError, Unanswered
 from knfleet.kube.retry import backoff
 from knfleet.kube.store import Change, Index, Store
@@ -60,10 +60,7 @@ class Informer:
     ) -> None:
         self.client = client
         self.resource = resource
-        self.namespace = namespace
-        self.labels = labels
-        self.fields = fields
-        self.metadata_only = metadata_only
+        self.selection = Selection(resource, namespace, labels, fields, metadata_only)
         self.trim = trim
         self.store = Store(indexes or {})
         self.handlers: list[Callable[[Change], None]] = []
@@ -141,12 +138,8 @@ class Informer:
         initial = not self.resource_version
         seen: set[Key] = set()
         async with self.client.watching(
-            self.resource,
-            self.namespace,
-            labels=self.labels,
-            fields=self.fields,
+            self.selection,
             since=self.resource_version,
-            metadata_only=self.metadata_only,
             timeout_seconds=random.randint(*WATCH_SECONDS),  # noqa: S311 - not a secret
         ) as events:
             self.contact()
@@ -172,13 +165,7 @@ class Informer:
         """Take in the collection page by page, then drop what is not in it."""
         seen: set[Key] = set()
         version = ""
-        pages = self.client.pages(
-            self.resource,
-            self.namespace,
-            labels=self.labels,
-            fields=self.fields,
-            metadata_only=self.metadata_only,
-        )
+        pages = self.client.pages_of(self.selection)
         async with aclosing(pages):
             async for page in pages:
                 self.contact()
@@ -211,6 +198,7 @@ class Informer:
         """A list is complete: what it did not contain is gone."""
         for key in self.store.others(seen):
             self.tell(self.store.remove(key))
+        seen.clear()
         self.resource_version = version
         self.synced.set()
 

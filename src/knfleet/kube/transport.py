@@ -19,10 +19,11 @@ from yarl import URL
 from knfleet.kube.answers import Answer, as_error
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.kube.errors import BadAnswer, ConfigError, KubeError, Unanswered
-from knfleet.kube.failures import network_error
+from knfleet.kube.errors import ApiError, BadAnswer, ConfigError, KubeError, Unanswered
+from knfleet.kube.failures import Lost, authority, network_error
 from knfleet.kube.options import Options
-from knfleet.kube.retry import Failure, Verb, backoff, may_repeat, retry_after
+from knfleet.kube.proxy import proxy_for
+from knfleet.kube.retry import Failure, Verb, backoff, may_repeat
 from knfleet.kube.slots import Slots
 from knfleet.kube.tls import tls_context
 
@@ -67,16 +68,20 @@ async def headers_sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: o
     progress.waiting_for = "an answer"
 
 
+TRACES = aiohttp.TraceConfig()
+TRACES.on_request_headers_sent.append(headers_sent)
+
+
 async def send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
     """Keep aiohttp from sending again what was lost: that is decided by the table in `retry`."""
     try:
         return await handler(request)
-    except aiohttp.ClientConnectorError:
+    except (aiohttp.ClientConnectorError, TimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise aiohttp.ClientPayloadError(str(error) or type(error).__name__) from error
+        raise Lost from error
 
 
 class Transport:
@@ -89,7 +94,8 @@ class Transport:
         self.login = Login(connection.credentials, refreshed=self.refreshed)
         self.slots = Slots(options.concurrency, options.reserve)
         self.base = server_url(self.endpoint)
-        self.proxy = Proxy.of(self.endpoint)
+        self.server = authority(self.base)
+        self.proxy = proxy_for(self.endpoint)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_seconds)
         self.session: aiohttp.ClientSession | None = None
         self.closed = False
@@ -134,12 +140,11 @@ class Transport:
         progress.failures += 1
         if progress.failures >= self.options.attempts or not may_repeat(call.verb, failure):
             return None
-        if failure.retry_after_seconds is not None:
-            return failure.retry_after_seconds
         options = self.options
-        return backoff(
+        jitter = backoff(
             progress.failures, base=options.backoff_seconds, limit=options.backoff_limit_seconds
         )
+        return max(failure.retry_after_seconds or 0, jitter)
 
     def unanswered(self, call: Call, progress: Progress, seconds: float) -> Unanswered:
         """The error for a call whose deadline passed."""
@@ -174,7 +179,7 @@ class Transport:
         progress.last = error
         if answer.code == 401:
             self.login.reject(credential)
-        after = retry_after(answer.retry_after)
+        after = error.retry_after_seconds if isinstance(error, ApiError) else None
         return Failure(error, answer.code, retry_after_seconds=after)
 
     @asynccontextmanager
@@ -228,8 +233,8 @@ class Transport:
                 headers=with_token(call.headers, credential),
                 ssl=tls_context(self.endpoint, credential),
                 server_hostname=self.endpoint.tls_server_name,
-                proxy=self.proxy.url,
-                proxy_headers=self.proxy.headers,
+                proxy=self.proxy and self.proxy.url,
+                proxy_headers=self.proxy and self.proxy.headers,
                 allow_redirects=False,
                 trace_request_ctx=progress,
                 timeout=timeout or self.timeout,
@@ -237,10 +242,10 @@ class Transport:
                 code = response.status
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            failure = network_error(error, self.where(call), self.endpoint)
-            if call.verb.doubt and progress.sent:
-                failure.args = (f"{failure}; {call.verb.doubt}",)
-            raise failure from error
+            doubt = call.verb.doubt if progress.sent else ""
+            raise network_error(
+                error, self.where(call), server=self.server, proxy=self.proxy, doubt=doubt
+            ) from error
         finally:
             seconds = loop.time() - started
             self.options.observe.request(self.cluster, call.verb.name, code, seconds)
@@ -275,44 +280,22 @@ class Transport:
 
 def new_session(options: Options) -> aiohttp.ClientSession:
     """A session without limits of its own: slots and deadlines are ours."""
-    traces = aiohttp.TraceConfig()
-    traces.on_request_headers_sent.append(headers_sent)
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={hdrs.USER_AGENT: options.user_agent},
-        trace_configs=[traces],
+        trace_configs=[TRACES],
         middlewares=(send_once,),
     )
 
 
-class Proxy(Struct, frozen=True):
-    """The proxy on the way to a server, and what it must be told."""
-
-    url: URL | None = None
-    headers: dict[str, str] | None = None
-
-    @classmethod
-    def of(cls, endpoint: Endpoint) -> "Proxy":
-        """The proxy that an endpoint names."""
-        if not endpoint.proxy_url:
-            return cls()
-        url = URL(endpoint.proxy_url)
-        if url.scheme not in {"http", "https"} or not url.host:
-            raise ConfigError(
-                f"a proxy of the kind {url.scheme or endpoint.proxy_url!r} is unsupported:"
-                " use an http:// or https:// proxy"
-            )
-        if url.user is None:
-            return cls(url)
-        secret = aiohttp.encode_basic_auth(url.user, url.password or "")
-        return cls(url.with_user(None), {hdrs.PROXY_AUTHORIZATION: secret})
-
-
 def server_url(endpoint: Endpoint) -> str:
     """The URL in front of all paths."""
-    url = URL(endpoint.server)
-    if url.scheme not in {"http", "https"} or not url.host:
+    try:
+        url = URL(endpoint.server)
+    except ValueError:
+        url = URL()
+    if url.scheme not in {"http", "https"} or not url.host or url.user is not None:
         raise ConfigError(f"{endpoint.server!r} is not the https:// URL of an API server")
     return str(url.with_query(None).with_fragment(None)).rstrip("/")
 
