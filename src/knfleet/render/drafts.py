@@ -113,6 +113,11 @@ def duplicate(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
+def canonical(value: T) -> T:
+    """A deep copy of what a user wrote, in which the order of keys has no effect."""
+    return msgspec.json.decode(msgspec.json.encode(value, order="sorted"))
+
+
 def flatten(objects: Iterable[Object]) -> Iterator[Object]:
     """The objects, and in place of a List those that it holds."""
     for manifest in objects:

@@ -5,7 +5,7 @@ from typing import cast
 from knfleet.api.knative import EventingSpec
 from knfleet.api.meta import Object
 from knfleet.kube.yaml import YamlError, dump_all, load
-from knfleet.render.drafts import Draft, as_map
+from knfleet.render.drafts import Draft, as_map, canonical
 from knfleet.render.errors import BadField, BadObject, RenderError
 from knfleet.render.pods import containers, put_env
 
@@ -80,5 +80,5 @@ def selection_mode(spec: EventingSpec) -> Object:
             and (variable.get("value") or variable.get("valueFrom"))
         ]
         if variables:
-            return variables[-1]
+            return canonical(variables[-1])
     return {"name": SELECTION_MODE, "value": "exclusion"}

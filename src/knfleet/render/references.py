@@ -81,7 +81,7 @@ def follow_broker_defaults(draft: Draft, old: Names, to: str) -> None:
     if draft.released == "config-br-defaults" and isinstance(text, str):
         choices = "|".join(re.escape(name) for name in sorted(old))
         data["default-br-config"] = re.sub(
-            rf"(?m)^(\s*namespace:\s*)([\"']?)(?:{choices})\2\s*$", rf"\g<1>{to}", text
+            rf"(?m)^([ \t]*namespace:[ \t]*)([\"']?)(?:{choices})\2(?=[ \t]*$)", rf"\g<1>{to}", text
         )
 
 

@@ -2,7 +2,7 @@
 
 from knfleet.api.meta import Object
 from knfleet.api.overrides import ContainerEnv, ContainerResources, WorkloadOverride
-from knfleet.render.drafts import Draft, as_map, duplicate, in_order, merge
+from knfleet.render.drafts import Draft, as_map, canonical, in_order, merge
 from knfleet.render.pods import TEMPLATES, containers, pod_spec, put_env
 from knfleet.render.probes import override_probes
 from knfleet.render.replicas import override_replicas
@@ -47,11 +47,11 @@ def override_placement(draft: Draft, override: WorkloadOverride) -> None:
     if override.node_selector:
         spec["nodeSelector"] = in_order(override.node_selector)
     if override.topology_spread_constraints:
-        spec["topologySpreadConstraints"] = duplicate(override.topology_spread_constraints)
+        spec["topologySpreadConstraints"] = canonical(override.topology_spread_constraints)
     if override.tolerations:
-        spec["tolerations"] = duplicate(override.tolerations)
+        spec["tolerations"] = canonical(override.tolerations)
     if override.affinity is not None:
-        spec["affinity"] = duplicate(override.affinity)
+        spec["affinity"] = canonical(override.affinity)
 
 
 def override_network(draft: Draft, override: WorkloadOverride) -> None:
@@ -78,7 +78,7 @@ def override_environment(draft: Draft, container: Object, variables: ContainerEn
     """Set a container's variables; of several with the same name the last one stays."""
     for variable in variables.env_vars:
         if variable.get("name"):
-            put_env(draft, container, variable)
+            put_env(draft, container, canonical(variable))
 
 
 def override_resources(container: Object, overrides: list[ContainerResources]) -> None:
