@@ -3,6 +3,12 @@
 from typing import Any
 
 import pytest
+
+from knfleet.api.core import DEPLOYMENTS
+from knfleet.api.meta import Key, Object
+from knfleet.kube.yaml import load
+from knfleet.render.errors import BadField, BadObject
+from knfleet.render.pipeline import needs
 from tests.unit.render.samples import (
     config_map,
     container,
@@ -14,12 +20,6 @@ from tests.unit.render.samples import (
     thing,
     workload,
 )
-
-from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.meta import Key, Object
-from knfleet.kube.yaml import load
-from knfleet.render.errors import BadField, BadObject
-from knfleet.render.pipeline import needs
 
 DEFAULTS = """\
 clusterDefault:

@@ -1,6 +1,10 @@
 """Images, wherever a release keeps them."""
 
 import pytest
+
+from knfleet.api.meta import Object
+from knfleet.render.errors import RenderError
+from knfleet.render.images import short_name
 from tests.unit.render.samples import (
     DIGEST,
     config_map,
@@ -13,10 +17,6 @@ from tests.unit.render.samples import (
     thing,
     workload,
 )
-
-from knfleet.api.meta import Object
-from knfleet.render.errors import RenderError
-from knfleet.render.images import short_name
 
 QUEUE = f"gcr.io/knative-releases/knative.dev/serving/cmd/queue{DIGEST}"
 

@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+
+from knfleet.api.meta import Object
+from knfleet.render.errors import RenderError
 from tests.unit.render.samples import (
     OWNER,
     config_map,
@@ -15,9 +18,6 @@ from tests.unit.render.samples import (
     thing,
     workload,
 )
-
-from knfleet.api.meta import Object
-from knfleet.render.errors import RenderError
 
 
 def gateway(name: str, version: str = "v1beta1") -> Object:

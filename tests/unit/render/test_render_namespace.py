@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+
+from knfleet.api.meta import Object, Resource
+from knfleet.render.scopes import from_discovery
 from tests.unit.render.samples import (
     config_map,
     container,
@@ -14,9 +17,6 @@ from tests.unit.render.samples import (
     thing,
     workload,
 )
-
-from knfleet.api.meta import Object, Resource
-from knfleet.render.scopes import from_discovery
 
 WEBHOOKS = "admissionregistration.k8s.io/v1"
 

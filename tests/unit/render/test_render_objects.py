@@ -1,6 +1,9 @@
 """Jobs, ConfigMaps, Services, budgets, roles, owners, labels."""
 
 import pytest
+
+from knfleet.api.meta import Object
+from knfleet.render.errors import BadObject, RenderError
 from tests.unit.render.samples import (
     OWNER,
     config_map,
@@ -14,9 +17,6 @@ from tests.unit.render.samples import (
     thing,
     workload,
 )
-
-from knfleet.api.meta import Object
-from knfleet.render.errors import BadObject, RenderError
 
 
 def test_jobs_are_named_after_component_and_version():

@@ -6,6 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from knfleet.api.meta import Object
+from knfleet.render.drafts import Draft
+from knfleet.render.errors import RenderError
+from knfleet.render.pipeline import Facts, render
 from tests.unit.render.samples import (
     FACTS,
     OWNER,
@@ -19,11 +24,6 @@ from tests.unit.render.samples import (
     thing,
     workload,
 )
-
-from knfleet.api.meta import Object
-from knfleet.render.drafts import Draft
-from knfleet.render.errors import RenderError
-from knfleet.render.pipeline import Facts, render
 
 RELEASE: list[Object] = [
     thing("v1", "Namespace", "knative-serving"),

@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.unit.render.samples import FACTS, eventing, rendered, serving
 
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Object
+from knfleet.release.cache import ParsedCache
+from knfleet.release.releases import Releases
 from knfleet.render.drafts import draft
-from knfleet.render.pipeline import render
+from knfleet.render.pipeline import Facts, render
+from tests.unit.render.samples import FACTS, eventing, rendered, serving
 
 Load = Callable[..., list[Object]]
 
@@ -185,6 +188,32 @@ def test_the_names_of_jobs_are_upstreams(release: Load):
         "kafka-controller-post-install-eventing-1.23.0",
         "knative-kafka-storage-version-migrator-eventing-1.23.0",
     } <= jobs
+
+
+@pytest.mark.parametrize(
+    ("cr", "deployments"),
+    [
+        (
+            serving({"ingress": {"kourier": {"enabled": True}}}, "other"),
+            {"activator", "autoscaler", "controller", "webhook", "3scale-kourier-gateway"},
+        ),
+        (
+            eventing({"source": {"kafka": {"enabled": True}}}, "other"),
+            {"eventing-controller", "eventing-webhook", "mt-broker-ingress", "kafka-controller"},
+        ),
+    ],
+)
+async def test_what_a_bundle_holds_can_be_rendered(
+    bundle_root: Path, tmp_path: Path, cr: Knative, deployments: set[str]
+):
+    """From the custom resource to the objects, with nothing in between."""
+    bundle = await Releases(bundle_root, cache=ParsedCache(tmp_path)).load(cr)
+
+    result = render(bundle.objects(), cr, Facts(version=bundle.version)).objects
+
+    found = {o["metadata"]["name"] for o in result if o["kind"] == "Deployment"}
+    assert deployments <= found
+    assert {"other", None} == {manifest["metadata"].get("namespace") for manifest in result}
 
 
 def test_a_plain_release_gives_no_warnings(release: Load):

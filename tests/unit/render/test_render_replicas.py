@@ -1,6 +1,9 @@
 """High availability and replicas of single workloads."""
 
 import pytest
+
+from knfleet.api.meta import Object
+from knfleet.render.replicas import AUTOSCALED
 from tests.unit.render.samples import (
     autoscaler,
     eventing,
@@ -9,9 +12,6 @@ from tests.unit.render.samples import (
     serving,
     workload,
 )
-
-from knfleet.api.meta import Object
-from knfleet.render.replicas import AUTOSCALED
 
 
 def available(replicas: int) -> Object:

@@ -1,10 +1,10 @@
 """Certificates and the security guard."""
 
 import pytest
-from tests.unit.render.samples import config_map, container, env, one, pod, workload
 
 from knfleet.api.meta import Object
 from knfleet.render.errors import RenderError
+from tests.unit.render.samples import config_map, container, env, one, pod, workload
 
 
 def certs(type_: str, name: str) -> Object:

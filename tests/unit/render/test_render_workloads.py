@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.unit.render.samples import container, env, job, one, pod, rendered, serving, workload
 
 from knfleet.api.meta import Object
+from tests.unit.render.samples import container, env, job, one, pod, rendered, serving, workload
 
 HTTP: Object = {"httpGet": {"path": "/health"}, "periodSeconds": 10, "failureThreshold": 3}
 
