@@ -184,6 +184,25 @@ async def test_processes_end_when_the_deployment_is_scaled_to_zero(cluster: Clus
     assert [each for each in alive if psutil.pid_exists(each.pid)] == []
 
 
+async def test_a_real_pod_can_be_held_and_broken(cluster: Cluster) -> None:
+    """A held one keeps its process; a broken one loses it until it is mended."""
+    await cluster.deploy("web", containers=[script(FOREVER)])
+    await cluster.when(DEPLOYMENTS, "web", available)
+    before = orphans(cluster.lent.pods_folder)
+
+    await cluster.annotate(DEPLOYMENTS, "web", hold="true")
+    await cluster.pods_when("app=web", lambda pods: not any(map(is_ready, pods)))
+    assert orphans(cluster.lent.pods_folder) == before
+
+    await cluster.annotate(DEPLOYMENTS, "web", hold=None, **{"break": "CrashLoopBackOff"})
+    await cluster.pods_when("app=web", waits_with("CrashLoopBackOff"))
+    assert orphans(cluster.lent.pods_folder) == []
+
+    await cluster.annotate(DEPLOYMENTS, "web", **{"break": None})
+    await cluster.when(DEPLOYMENTS, "web", available)
+    assert len(orphans(cluster.lent.pods_folder)) == 1
+
+
 async def test_a_container_that_stops_answering_is_restarted(cluster: Cluster) -> None:
     """Probes reach the pod's own address by the name of a port."""
     serve = """
