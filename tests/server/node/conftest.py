@@ -5,15 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from knfleet.kube.client import Client
-from tests.conftest import Lend
 from tests.ground import Lent
 from tests.server.node.cluster import Cluster
-
-
-@pytest.fixture
-async def lent(lend: Lend) -> Lent:
-    """The cluster's files and processes."""
-    return (await lend(1))[0]
 
 
 @pytest.fixture
