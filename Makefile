@@ -49,6 +49,13 @@ fmt: $(READY) ## format and fix what can be fixed
 ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
 	@$(BIN)/knfleet dev binaries --quiet
 
+.PHONY: bench
+bench: bench-client ## measure, beside what others need for the same
+
+.PHONY: bench-client
+bench-client: $(READY) ground ## measure the client: CPU per apply, list and watch
+	@$(BIN)/python -m bench.client $(ARGS)
+
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again
 	@set -e; compile="$(BIN)/uv pip compile -q -U --universal --python-version 3.11 --generate-hashes \

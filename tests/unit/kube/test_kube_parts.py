@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes.certificates import Authority
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
@@ -19,6 +18,7 @@ from knfleet.kube.slots import Slots
 from knfleet.kube.store import Store
 from knfleet.kube.tls import tls_context
 from knfleet.kube.watch import Lines, TooLong
+from tests.fakes.certificates import Authority
 
 
 @given(st.lists(st.binary(max_size=20)), st.data())

@@ -7,10 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.clients import QUICK, Heard, Tokens, client_for
-from tests.fakes.cluster import Cluster
-from tests.fakes.server import Server, answer, silence, status, stream
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.meta import Key, Object, Resource
@@ -26,6 +22,10 @@ from knfleet.kube.errors import (
     Unanswered,
 )
 from knfleet.kube.informer import Change, Informer, without_managed_fields
+from tests.fakes.apiserver import ApiServers
+from tests.fakes.clients import QUICK, Heard, Tokens, client_for
+from tests.fakes.cluster import Cluster
+from tests.fakes.server import Server, answer, silence, status, stream
 
 WAIT = 20
 

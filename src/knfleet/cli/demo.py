@@ -1,0 +1,51 @@
+"""`knfleet demo`: the product at work on real clusters, in one command."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from knfleet.cli.dev import chosen_folder, directory_option
+from knfleet.cli.output import explained, progress, table
+from knfleet.dev.errors import GroundError
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the clusters running for you to look at.")
+@click.option(
+    "--spokes", type=click.IntRange(0, 60), default=2, show_default=True, help="How many spokes."
+)
+@directory_option
+@explained(GroundError)
+def command(keep: bool, spokes: int, directory: Path | None) -> None:
+    """Show knfleet on real clusters on this machine.
+
+    Starts a hub and spokes, runs a Deployment on each, shows what there is, and takes everything
+    down again.
+    """
+    from knfleet.dev.clusters import Ground
+    from knfleet.dev.demo import show
+    from knfleet.dev.progress import Silence
+
+    folder = chosen_folder(directory, "demo")
+    with progress() as listener:
+        ground = Ground(folder, progress=listener)
+        try:
+            clusters = asyncio.run(show(ground, spokes, listener or Silence()))
+            rows = [
+                [each.name, "ready" if each.ready else "NOT READY", each.version, each.url]
+                for each in clusters
+            ]
+            click.echo("\n" + table(["CLUSTER", "STATE", "VERSION", "URL"], rows) + "\n")
+        finally:
+            if not keep:
+                ground.down()
+    last = clusters[-1].name
+    line = f"kubectl --kubeconfig {folder.kubeconfig} --context {last} get deployments,pods"
+    if keep:
+        click.echo(f"Try it:     {line}")
+        click.echo("Look again: knfleet dev status --name demo")
+        click.echo("End it:     knfleet dev down --name demo")
+    else:
+        click.echo("Everything is taken down again. With --keep it stays, and you can type:")
+        click.echo(f"  {line}")

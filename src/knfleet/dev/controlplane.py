@@ -1,0 +1,236 @@
+"""What one control plane is made of: its files, and the arguments of its servers.
+
+Everything listens on loopback. An API server that must reach a Service or a pod asks the egress
+proxy on a Unix socket, which the dev node serves, so no packet ever leaves the machine, and no
+part of this needs root.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from knfleet.api.meta import ClusterName
+from knfleet.dev import pki
+from knfleet.dev.folder import ClusterState, Folder, write_private
+from knfleet.dev.node import config
+from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.endpoint import Connection, Endpoint
+
+ETCD = "etcd"
+API_SERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+NODE = "node"
+COMPONENTS = (API_SERVER, CONTROLLER_MANAGER, NODE)
+"""What each cluster has; etcd is there once for all."""
+
+FIRST_LOOPBACK_NET = 64
+"""Pods of the hub that are processes listen on 127.64.x.y, those of the next cluster on 127.65."""
+
+SERVICE_RANGE = "198.18.0.0/16"
+SERVICE_ADDRESS = "198.18.0.1"
+"""Reserved for benchmarks, routed nowhere; API servers are told to ask the egress proxy."""
+
+CONTROLLERS = (
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "statefulset-controller",
+    "ttl-after-finished-controller",
+)
+
+
+def process_name(cluster: str, component: str) -> str:
+    """The name of a cluster's process in run/ and logs/."""
+    return f"{cluster}.{component}"
+
+
+def server_url(cluster: ClusterState) -> str:
+    """Where a cluster's API server listens."""
+    return f"https://127.0.0.1:{cluster.port}"
+
+
+def etcd_socket(folder: Folder) -> Path:
+    """Where etcd listens for API servers."""
+    return folder.sockets / "etcd:2379"
+
+
+def egress_socket(folder: Folder, cluster: ClusterState) -> Path:
+    """Where a cluster's API server asks for the way to Services and pods."""
+    return folder.sockets / f"egress-{cluster.index}"
+
+
+def prepare(folder: Folder, cluster: ClusterState) -> None:
+    """Make a cluster's certificates and configuration files, unless they are there."""
+    home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
+    done = home / "prepared"
+    if done.exists():
+        return
+    keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority = pki.Authority.create(f"knfleet dev {cluster.name}")
+    authority.pair.write(keys, "ca")
+    pki.Authority.create(f"knfleet dev {cluster.name} webhooks").pair.write(keys, "webhook-ca")
+    authority.server(
+        API_SERVER,
+        "127.0.0.1",
+        "::1",
+        SERVICE_ADDRESS,
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ).write(keys, "apiserver")
+    private, public = pki.signing_key()
+    write_private(keys / "sa.key", private)
+    write_private(keys / "sa.pub", public)
+    for user in ("admin", CONTROLLER_MANAGER, NODE):
+        client = authority.client(f"knfleet-dev:{user}", "system:masters")
+        access = pki.Access(cluster.name, server_url(cluster), authority.pair.certificate, client)
+        write_private(home / f"{user}.kubeconfig", pki.kubeconfig([access]))
+        if user == "admin":
+            client.write(keys, "admin")
+    write_private(home / "egress.json", egress_configuration(egress_socket(folder, cluster)))
+    write_private(home / "node.json", config.dump(node_configuration(folder, cluster)))
+    write_private(done, b"")
+
+
+def access(folder: Folder, cluster: ClusterState) -> pki.Access:
+    """The administrator's way into a cluster."""
+    keys = folder.pki(cluster.name)
+    client = pki.Pair((keys / "admin.crt").read_bytes(), (keys / "admin.key").read_bytes())
+    return pki.Access(cluster.name, server_url(cluster), (keys / "ca.crt").read_bytes(), client)
+
+
+def connection(folder: Folder, cluster: ClusterState) -> Connection:
+    """The administrator's connection to a cluster."""
+    admin = access(folder, cluster)
+    credential = Credential(
+        client_certificate=admin.client.certificate, client_key=admin.client.key
+    )
+    return Connection(
+        ClusterName(cluster.name),
+        Endpoint(admin.server, admin.ca),
+        StaticCredential(credential),
+    )
+
+
+def egress_configuration(socket: Path) -> bytes:
+    """How an API server reaches Services and pods: through the node's socket."""
+    proxied = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}}
+    return msgspec.json.encode(
+        {
+            "apiVersion": "apiserver.k8s.io/v1beta1",
+            "kind": "EgressSelectorConfiguration",
+            "egressSelections": [
+                {"name": "cluster", "connection": proxied},
+                {"name": "controlplane", "connection": {"proxyProtocol": "Direct"}},
+            ],
+        }
+    )
+
+
+def node_configuration(folder: Folder, cluster: ClusterState) -> config.NodeConfig:
+    """What the cluster's node is told."""
+    home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
+    return config.NodeConfig(
+        cluster=cluster.name,
+        kubeconfig=home / f"{NODE}.kubeconfig",
+        api_server=server_url(cluster),
+        api_server_ca=keys / "ca.crt",
+        egress_socket=egress_socket(folder, cluster),
+        pods_folder=home / "pods",
+        loopback_net=FIRST_LOOPBACK_NET + cluster.index,
+        webhook_ca_certificate=keys / "webhook-ca.crt",
+        webhook_ca_key=keys / "webhook-ca.key",
+        node=f"{cluster.name}-node",
+    )
+
+
+def etcd_arguments(binary: Path, folder: Folder) -> list[str]:
+    """One etcd for all clusters; without fsync, since a dev cluster may be lost with the power."""
+    # The form host:port is checked; the file of that name appears in the working folder.
+    clients, peers = "unix://etcd:2379", "unix://etcd:2380"
+    return [
+        str(binary),
+        "--name=dev",
+        f"--data-dir={folder.etcd}",
+        "--unsafe-no-fsync",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=dev={peers}",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=warn",
+    ]
+
+
+def api_server_arguments(binary: Path, folder: Folder, cluster: ClusterState) -> list[str]:
+    """RBAC on, admission as by default, everything on loopback."""
+    home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
+    return [
+        str(binary),
+        f"--etcd-servers=unix://{etcd_socket(folder)}",
+        f"--etcd-prefix={cluster.prefix}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={cluster.port}",
+        "--endpoint-reconciler-type=none",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        f"--cert-dir={keys}",
+        f"--tls-cert-file={keys}/apiserver.crt",
+        f"--tls-private-key-file={keys}/apiserver.key",
+        f"--client-ca-file={keys}/ca.crt",
+        "--authorization-mode=RBAC",
+        "--enable-bootstrap-token-auth=true",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={keys}/sa.pub",
+        f"--service-account-signing-key-file={keys}/sa.key",
+        f"--egress-selector-config-file={home}/egress.json",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--allow-privileged=true",
+        "--profiling=false",
+        "--v=1",
+    ]
+
+
+def controller_manager_arguments(binary: Path, folder: Folder, cluster: ClusterState) -> list[str]:
+    """The controllers without which workloads, namespaces, accounts and CSRs do not behave."""
+    home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
+    return [
+        str(binary),
+        f"--kubeconfig={home}/{CONTROLLER_MANAGER}.kubeconfig",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--bind-address=127.0.0.1",
+        f"--controllers={','.join(CONTROLLERS)}",
+        f"--root-ca-file={keys}/ca.crt",
+        f"--service-account-private-key-file={keys}/sa.key",
+        f"--cluster-signing-cert-file={keys}/ca.crt",
+        f"--cluster-signing-key-file={keys}/ca.key",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--profiling=false",
+        "--v=1",
+    ]
+
+
+def node_arguments(folder: Folder, cluster: ClusterState) -> list[str]:
+    """The stand-in for kubelets and the service network."""
+    home = folder.cluster(cluster.name)
+    return [sys.executable, "-m", "knfleet.dev.node", "--config", f"{home}/node.json"]

@@ -1,0 +1,73 @@
+"""What `knfleet demo` shows: real clusters, and work that becomes available on each."""
+
+import asyncio
+import time
+from contextlib import aclosing
+
+from knfleet.api.core import DEPLOYMENTS
+from knfleet.api.meta import Key, Object
+from knfleet.dev.clusters import Ground
+from knfleet.dev.errors import GroundError
+from knfleet.dev.progress import Progress
+from knfleet.dev.status import ClusterStatus, status
+from knfleet.kube.client import Client
+
+AVAILABLE_SECONDS = 60
+
+
+async def show(ground: Ground, spokes: int, progress: Progress) -> tuple[ClusterStatus, ...]:
+    """A hub and spokes with a Deployment available on each; how they are then."""
+    started = time.monotonic()
+    progress.say(f"starting a hub and {spokes} spokes: real API servers on loopback")
+    state = await ground.up(spokes)
+    progress.say(f"{len(state.clusters)} clusters ready in {time.monotonic() - started:.1f} s")
+    async with asyncio.TaskGroup() as group:
+        for cluster in state.clusters:
+            group.create_task(deploy(ground, cluster.name, progress))
+    return (await status(ground.folder)).clusters
+
+
+async def deploy(ground: Ground, cluster: str, progress: Progress) -> None:
+    """A Deployment on one cluster, applied and waited for."""
+    started = time.monotonic()
+    manifest = deployment("hello", replicas=3)
+    async with Client(ground.connection(cluster)) as client:
+        await client.apply(DEPLOYMENTS, manifest)
+        try:
+            async with asyncio.timeout(AVAILABLE_SECONDS):
+                await available(client, Key.of(manifest))
+        except TimeoutError:
+            raise GroundError(
+                f"deployment hello on {cluster} is not available after {AVAILABLE_SECONDS} s;"
+                f" look at: knfleet dev logs {cluster} node --dir {ground.folder.root}"
+            ) from None
+    seconds = time.monotonic() - started
+    progress.say(f"{cluster}: deployment hello is available with 3 pods after {seconds:.1f} s")
+
+
+async def available(client: Client, key: Key) -> None:
+    """Wait until a Deployment has all its replicas."""
+    events = client.watch(DEPLOYMENTS, key.namespace, fields=f"metadata.name={key.name}")
+    async with aclosing(events):
+        async for event in events:
+            conditions = event.object.get("status", {}).get("conditions", [])
+            if any(each["type"] == "Available" and each["status"] == "True" for each in conditions):
+                return
+
+
+def deployment(name: str, *, replicas: int) -> Object:
+    """A Deployment of simulated pods."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": name, "image": "example.com/hello:1"}]},
+            },
+        },
+    }

@@ -1,0 +1,198 @@
+"""Where one set of dev clusters keeps its files, and who may work on them now.
+
+state.json     which clusters there are, and on which ports
+lock           held by the one `dev up` or `dev down` that is at work
+kubeconfig     all clusters, for people
+run/           a file for each process that was started: pid and start time
+logs/          what the processes printed
+etcd/          the data of all clusters
+clusters/NAME/ certificates, configuration files and pods of one cluster
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from knfleet import __version__
+from knfleet.dev.errors import GroundError
+
+PRIVATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+SCHEMA = 1
+"""The format of the state file; a file of another format is refused, never guessed at."""
+
+
+class ClusterState(Struct, frozen=True):
+    """One cluster as `dev up` decided it."""
+
+    name: str
+    index: int
+    """Counts from 0, the hub; pods of cluster N that are processes listen on 127.(64+N).x.y."""
+    port: int
+    prefix: str
+    """Of its keys in etcd; never used twice, so a new cluster never meets an old one's data."""
+
+
+class State(Struct, frozen=True):
+    """What `dev up` decided, and what a later `dev up` must find again."""
+
+    schema: int = SCHEMA
+    written_by: str = __version__
+    clusters: tuple[ClusterState, ...] = ()
+
+    def cluster(self, name: str) -> ClusterState | None:
+        """The cluster of that name."""
+        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+
+class Header(Struct, frozen=True):
+    """The part of the state file that every format has."""
+
+    schema: int
+    written_by: str = "an unknown version"
+
+
+class Folder(Struct, frozen=True):
+    """The files of one set of dev clusters."""
+
+    root: Path
+
+    @property
+    def state_file(self) -> Path:
+        """Which clusters there are."""
+        return self.root / "state.json"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The merged kubeconfig of all clusters."""
+        return self.root / "kubeconfig"
+
+    @property
+    def run(self) -> Path:
+        """The files with pids."""
+        return self.root / "run"
+
+    @property
+    def logs(self) -> Path:
+        """The files with what processes printed."""
+        return self.root / "logs"
+
+    @property
+    def etcd(self) -> Path:
+        """etcd's data."""
+        return self.root / "etcd"
+
+    @property
+    def sockets(self) -> Path:
+        """Unix sockets: elsewhere, since their paths may have 107 bytes at most."""
+        digest = hashlib.sha256(os.fsencode(self.root.absolute())).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"knfleet-{os.getuid()}-{digest}"
+
+    def cluster(self, name: str) -> Path:
+        """The folder of one cluster."""
+        return self.root / "clusters" / name
+
+    def pki(self, name: str) -> Path:
+        """The certificates of one cluster."""
+        return self.cluster(name) / "pki"
+
+    def log(self, process: str) -> Path:
+        """The log of one process."""
+        return self.logs / f"{process}.log"
+
+    def exists(self) -> bool:
+        """Whether there is anything to take down."""
+        return self.state_file.exists() or self.run.exists()
+
+    def create(self) -> None:
+        """Make the folders; only their owner can look inside."""
+        try:
+            for path in (self.root, self.run, self.logs, self.sockets):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise GroundError(
+                f"cannot make {error.filename}: {error.strerror}; choose another folder with --dir"
+            ) from error
+        if self.sockets.stat().st_uid != os.getuid():
+            raise GroundError(f"{self.sockets} belongs to another user; choose another --dir")
+
+    def remove(self) -> None:
+        """Remove every file that was made, and nothing that was not."""
+        for path in (self.run, self.logs, self.etcd, self.root / "clusters", self.sockets):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in (self.state_file, self.kubeconfig, self.root / "lock"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.root.rmdir()
+
+    def read(self) -> State:
+        """The state, empty when there is none yet."""
+        try:
+            raw = self.state_file.read_bytes()
+        except FileNotFoundError:
+            return State()
+        except OSError as error:
+            raise GroundError(f"cannot read {self.state_file}: {error.strerror}") from error
+        again = f"`knfleet dev down --dir {self.root}` removes it"
+        try:
+            header = msgspec.json.decode(raw, type=Header)
+            if header.schema == SCHEMA:
+                return msgspec.json.decode(raw, type=State)
+        except msgspec.DecodeError as error:
+            raise GroundError(f"{self.state_file} is damaged ({error}); {again}") from error
+        raise GroundError(
+            f"{self.state_file} was written by knfleet {header.written_by} in format"
+            f" {header.schema}, this is {__version__} with format {SCHEMA};"
+            f" use that version, or start over: {again}"
+        )
+
+    def write(self, state: State) -> None:
+        """Keep the state."""
+        write_private(self.state_file, msgspec.json.format(msgspec.json.encode(state)))
+
+
+def write_private(path: Path, content: bytes | str) -> None:
+    """Write a file that only its owner can read; it is there in full or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(draft, PRIVATE_FLAGS, 0o600), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise GroundError(
+            f"cannot write {path}: {error.strerror}; free some space or choose another --dir"
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait_seconds: float = 0, busy: str) -> Generator[None]:
+    """Hold a lock file; raises with `busy` and the holder's pid when somebody else keeps it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise GroundError(f"cannot open {path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    holder = file.read(20).decode(errors="replace").strip() or "unknown"
+                    raise GroundError(f"{busy} (pid {holder})") from None
+                time.sleep(0.1)
+        file.truncate(0)
+        file.seek(0)
+        file.write(str(os.getpid()).encode())
+        yield

@@ -1,0 +1,20 @@
+"""Takes dev clusters down when the one who needed them is gone, however it went.
+
+Reads standard input, which the owner never writes to: its end is the owner's end.
+"""
+
+import sys
+from pathlib import Path
+
+from knfleet.dev.clusters import Ground
+from knfleet.dev.folder import Folder
+
+
+def main() -> None:
+    """Wait for the owner's end, then clean up."""
+    sys.stdin.buffer.read()
+    Ground(Folder(Path(sys.argv[1]))).down()
+
+
+if __name__ == "__main__":
+    main()

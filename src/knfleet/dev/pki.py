@@ -1,0 +1,203 @@
+"""Certificates of a dev cluster, made with `cryptography`, and the kubeconfigs that carry them."""
+
+import base64
+import ipaddress
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec import Struct
+
+from knfleet.dev.folder import write_private
+
+LIFETIME = timedelta(days=3650)
+BACKDATED = timedelta(hours=1)
+"""A machine whose clock is a little behind must still accept them."""
+
+
+class Pair(Struct, frozen=True):
+    """A certificate and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def write(self, folder: Path, name: str) -> None:
+        """Keep both as NAME.crt and NAME.key, for the owner alone."""
+        write_private(folder / f"{name}.key", self.key)
+        write_private(folder / f"{name}.crt", self.certificate)
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A key as PEM."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def subject(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
+    """A subject: to an API server the user's name and groups."""
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+class Authority:
+    """A certificate authority."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.certificate = x509.load_pem_x509_certificate(pair.certificate)
+        key = serialization.load_pem_private_key(pair.key, password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TypeError("an authority's key is an elliptic curve key")
+        self.key = key
+
+    @classmethod
+    def create(cls, common_name: str) -> "Authority":
+        """A new authority that signs itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = subject(common_name)
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            key_cert_sign=True,
+            crl_sign=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        certificate = (
+            draft(name, name, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .sign(key, hashes.SHA256())
+        )
+        return cls(Pair(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key)))
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> "Authority":
+        """The authority that was kept as NAME.crt and NAME.key."""
+        crt, key = folder / f"{name}.crt", folder / f"{name}.key"
+        return cls(Pair(crt.read_bytes(), key.read_bytes()))
+
+    def client(self, common_name: str, *organizations: str) -> Pair:
+        """A certificate with which a client logs in."""
+        return self.issue(subject(common_name, organizations), ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def server(self, common_name: str, *names: str) -> Pair:
+        """A certificate for a server known by these DNS names and addresses."""
+        return self.issue(subject(common_name), ExtendedKeyUsageOID.SERVER_AUTH, names)
+
+    def issue(
+        self, name: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str] = ()
+    ) -> Pair:
+        """A certificate signed by this authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            draft(name, self.certificate.subject, key)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
+                critical=False,
+            )
+        )
+        if names:
+            alternatives = x509.SubjectAlternativeName([general_name(each) for each in names])
+            builder = builder.add_extension(alternatives, critical=False)
+        certificate = builder.sign(self.key, hashes.SHA256())
+        return Pair(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key))
+
+
+def draft(
+    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    """What all our certificates have in common."""
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + LIFETIME)
+    )
+
+
+def general_name(name: str) -> x509.GeneralName:
+    """An address or a DNS name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def signing_key() -> tuple[bytes, bytes]:
+    """A private and a public key for ServiceAccount tokens, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return key_pem(key), public
+
+
+class Access(Struct, frozen=True):
+    """One context of a kubeconfig."""
+
+    context: str
+    server: str
+    ca: bytes
+    client: Pair
+
+
+def kubeconfig(accesses: Sequence[Access]) -> bytes:
+    """A kubeconfig with a context for each cluster; the first one is current."""
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": accesses[0].context if accesses else "",
+        "clusters": [
+            {
+                "name": each.context,
+                "cluster": {"server": each.server, "certificate-authority-data": encoded(each.ca)},
+            }
+            for each in accesses
+        ],
+        "users": [
+            {
+                "name": f"{each.context}-admin",
+                "user": {
+                    "client-certificate-data": encoded(each.client.certificate),
+                    "client-key-data": encoded(each.client.key),
+                },
+            }
+            for each in accesses
+        ],
+        "contexts": [
+            {
+                "name": each.context,
+                "context": {"cluster": each.context, "user": f"{each.context}-admin"},
+            }
+            for each in accesses
+        ],
+    }
+    # JSON is YAML, and kubectl reads either.
+    return msgspec.json.format(msgspec.json.encode(document))
+
+
+def encoded(pem: bytes) -> str:
+    """Base64 as kubeconfigs have it."""
+    return base64.b64encode(pem).decode()

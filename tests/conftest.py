@@ -1,0 +1,44 @@
+"""Fixtures for all tests: real clusters, lent for one test each."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Connection
+from tests.ground import Lent, Pool
+
+Lend = Callable[[int], Awaitable[list[Lent]]]
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """The control planes of this worker; nothing of them is left afterwards."""
+    pool = Pool(tmp_path_factory.mktemp("ground") / "dev")
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def lend(pool: Pool) -> Lend:
+    """Lends as many clean clusters as a test asks for, the hub first."""
+    return pool.lend
+
+
+@pytest.fixture
+async def lent(lend: Lend) -> Lent:
+    """One clean cluster, with its files and processes."""
+    return (await lend(1))[0]
+
+
+@pytest.fixture
+def hub_connection(lent: Lent) -> Connection:
+    """The administrator's connection to one clean cluster."""
+    return lent.connection
+
+
+@pytest.fixture
+async def hub(hub_connection: Connection) -> AsyncIterator[Client]:
+    """A client with administrator rights for one clean cluster."""
+    async with Client(hub_connection) as client:
+        yield client

@@ -1,0 +1,87 @@
+"""Lends real clusters to tests: made when first asked for, and made like new after each test."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from knfleet.dev import binaries, ports, processes
+from knfleet.dev.clusters import Ground
+from knfleet.dev.errors import GroundError
+from knfleet.dev.folder import Folder
+from knfleet.dev.reset import reset
+from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Connection
+
+
+def kubectl() -> str:
+    """The path of a kubectl that fits the clusters; `make test` sees to it that there is one."""
+    tools, notes = binaries.search(binaries.cache_folder())
+    assert "kubectl" in tools, f"run `make ground` first; {notes}"
+    return str(tools["kubectl"].path)
+
+
+class Lent(Struct, frozen=True):
+    """A real cluster that belongs to one test while it runs."""
+
+    name: str
+    connection: Connection
+    kubeconfig: Path
+    folder: Folder
+
+    @property
+    def pods_folder(self) -> Path:
+        """Where pods that are processes keep their files."""
+        return self.folder.cluster(self.name) / "pods"
+
+
+class Pool:
+    """The control planes of one test worker."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = Folder(root)
+        self.ground = Ground(self.folder)
+        self.janitor = subprocess.Popen(
+            [sys.executable, "-m", "knfleet.dev.janitor", str(root)], stdin=subprocess.PIPE
+        )
+        self.used: set[str] = set()
+
+    async def lend(self, count: int) -> list[Lent]:
+        """So many clusters, clean and ready; the hub first."""
+        async with asyncio.timeout(240):
+            state = await self.ground.up(count - 1)
+            names = [cluster.name for cluster in state.clusters][:count]
+            for name in self.used & set(names):
+                await self.clean(name)
+            self.used |= set(names)
+        return [
+            Lent(
+                name,
+                self.ground.connection(name),
+                self.folder.cluster(name) / "admin.kubeconfig",
+                self.folder,
+            )
+            for name in names
+        ]
+
+    async def clean(self, name: str) -> None:
+        """Make a used cluster like new; one that resists is replaced."""
+        try:
+            async with Client(self.ground.connection(name)) as client:
+                await reset(client, self.folder, name)
+        except GroundError:
+            await self.ground.renew(name)
+
+    def close(self) -> None:
+        """Take everything down, and make sure that nothing is left."""
+        started = processes.recorded(self.folder).values()
+        used = [cluster.port for cluster in self.folder.read().clusters]
+        assert self.janitor.stdin is not None
+        self.janitor.stdin.close()
+        assert self.janitor.wait(timeout=60) == 0
+
+        assert [each.name for each in started if each.live() is not None] == []
+        assert [port for port in used if not ports.is_free(port)] == []
+        assert not self.folder.root.exists()

@@ -1,0 +1,95 @@
+"""The files of dev clusters: private, whole, and refused when they are of another format."""
+
+import resource
+import stat
+from pathlib import Path
+
+import pytest
+
+from knfleet.dev.errors import GroundError
+from knfleet.dev.folder import ClusterState, Folder, State, locked, write_private
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """A later command finds the same clusters on the same ports."""
+    folder = Folder(tmp_path)
+    state = State(clusters=(ClusterState("hub", 0, 20001, "/hub-1"),))
+
+    folder.write(state)
+
+    assert folder.read() == state
+    assert stat.S_IMODE(folder.state_file.stat().st_mode) == 0o600
+
+
+def test_a_state_of_another_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """Guessing at an unknown format could end the wrong processes."""
+    folder = Folder(tmp_path)
+    folder.state_file.write_text('{"schema": 99, "written_by": "9.9.0", "clusters": {}}')
+
+    with pytest.raises(GroundError, match=r"knfleet 9\.9\.0 in format 99.*dev down"):
+        folder.read()
+
+
+def test_a_damaged_state_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """Half a file says so."""
+    folder = Folder(tmp_path)
+    folder.state_file.write_text('{"schema": 1, "clus')
+
+    with pytest.raises(GroundError, match=r"is damaged.*dev down"):
+        folder.read()
+
+
+def test_a_lock_is_refused_while_somebody_holds_it(tmp_path: Path) -> None:
+    """Two commands never work on the same folder; the message names the other one."""
+    with (
+        locked(tmp_path / "lock", busy="busy"),
+        pytest.raises(GroundError, match=r"at work \(pid \d+\)"),
+        locked(tmp_path / "lock", busy="at work"),
+    ):
+        pass
+
+
+def test_a_lock_is_free_after_its_holder(tmp_path: Path) -> None:
+    """A second command may follow."""
+    with locked(tmp_path / "lock", busy="busy"):
+        pass
+    with locked(tmp_path / "lock", busy="busy"):
+        pass
+
+
+def test_removing_leaves_files_that_are_not_ours(tmp_path: Path) -> None:
+    """A folder given by --dir may hold other things."""
+    folder = Folder(tmp_path / "dev")
+    folder.create()
+    folder.write(State())
+    mine = folder.root / "notes.txt"
+    mine.write_text("keep me")
+
+    folder.remove()
+
+    assert list(folder.root.iterdir()) == [mine]
+    assert not folder.sockets.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file stands where a folder should be."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(GroundError, match=r"cannot make .*file.*--dir"):
+        Folder(tmp_path / "file" / "dev").create()
+
+
+def test_a_write_that_does_not_fit_leaves_the_old_file(tmp_path: Path) -> None:
+    """What was there stays whole when the new content finds no room."""
+    path = tmp_path / "state.json"
+    write_private(path, b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(GroundError, match=r"cannot write .*state\.json.*--dir"):
+            write_private(path, b"x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

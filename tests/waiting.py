@@ -1,0 +1,20 @@
+"""Waiting in tests: for something that must become true, never for time to pass."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+POLL_SECONDS = 0.02
+
+
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], what: str, *, seconds: float = 60
+) -> None:
+    """Wait until something holds; fails by saying what did not."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer if isinstance(answer, bool) else await answer:
+            return
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        await asyncio.sleep(POLL_SECONDS)
