@@ -17,9 +17,6 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 import pytest
-from tests.fakes.proxies import Wire
-from tests.server.contender import Setup
-from tests.server.controlplane import control_plane, process
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
@@ -29,6 +26,9 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.election import Timing
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
+from tests.fakes.proxies import Wire
+from tests.server.contender import Setup
+from tests.server.controlplane import control_plane, process
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60

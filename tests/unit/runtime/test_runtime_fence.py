@@ -37,7 +37,7 @@ async def test_the_fence_closes_by_itself(leader: Leader, clock: HandClock):
     leader.require()
     clock.advance(0.99)
 
-    with pytest.raises(LostLeadership, match="not renewed for 0.99 s"):
+    with pytest.raises(LostLeadership, match=r"not renewed for 0\.99 s"):
         leader.require()
 
 
