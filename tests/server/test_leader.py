@@ -12,23 +12,25 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
-import psutil
 import pytest
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
+from knfleet.dev import processes
+from knfleet.dev.clusters import API_SERVER
+from knfleet.dev.controlplane import process_name
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.errors import NotFound
 from knfleet.runtime.election import Timing
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
 from tests.fakes.proxies import Wire
+from tests.ground import Lent, Pool
 from tests.server.contender import Setup
-from tests.server.controlplane import control_plane, process
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
@@ -142,7 +144,7 @@ class Arena:
     async def stands_by(self, contender: Contender) -> None:
         """Wait until a contender has seen who leads."""
         log = self.folder / f"{contender.identity}.log"
-        await eventually(lambda: '"following"' in log.read_text())
+        await until(lambda: '"following"' in log.read_text(), f"{contender.identity} stands by")
 
     def history(self) -> list[tuple[str, float, float]]:
         """Everything that any of them did, in the order of its end."""
@@ -152,7 +154,7 @@ class Arena:
 
     async def until(self, holds: Callable[[list[tuple[str, float, float]]], bool]) -> None:
         """Wait until something is in the history."""
-        await eventually(lambda: holds(self.history()))
+        await until(lambda: holds(self.history()), "an act")
 
     async def leader(self, *, after: float = 0.0, not_: str = "") -> Contender:
         """The one that acts after some moment."""
@@ -190,12 +192,6 @@ class Arena:
         terms = self.terms()
         for (_, last, old), (first, _, new) in pairwise(terms):
             assert last < first, f"{new} acted before {old} had stopped\n{self.logs()}"
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Look until something holds in the files that other processes write."""
-    while not holds():  # noqa: ASYNC110  nobody tells of a line in a file
-        await asyncio.sleep(0.05)
 
 
 async def reap(process: asyncio.subprocess.Process) -> None:
@@ -316,38 +312,21 @@ async def test_takeover_at_full_size(hub_connection: Connection, tmp_path: Path)
         assert begins["third"] - killed < 20
 
 
-async def test_a_server_that_crashes_and_comes_back_finds_one_leader(tmp_path: Path):
+async def test_a_server_that_crashes_and_comes_back_finds_one_leader(
+    pool: Pool, lent: Lent, tmp_path: Path
+):
     """The old one if it was quick, else another; never both."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    with control_plane(folder) as connection:
-        timing = Timing(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
-        async with arena(connection, tmp_path, timing) as place:
-            for identity in ("a", "b"):
-                await place.start(identity)
-            await place.leader()
+    timing = Timing(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
+    async with arena(lent.connection, tmp_path, timing) as place:
+        for identity in ("a", "b"):
+            await place.start(identity)
+        await place.leader()
 
-            async with restarted(connection, folder):
-                await place.leader(after=time.monotonic() + timing.lease_seconds)
+        server = processes.recorded(lent.folder)[process_name(lent.name, API_SERVER)]
+        assert await asyncio.to_thread(processes.stop, lent.folder, [server]) == []
+        await pool.ground.up(0)
 
-
-@asynccontextmanager
-async def restarted(connection: Connection, folder: Path) -> AsyncGenerator[None]:
-    """The cluster with its API server killed and started anew."""
-    port = f"--secure-port={urlsplit(connection.endpoint.server).port}"
-    children = psutil.Process().children()
-    (old,) = [child for child in children if port in child.cmdline()]
-    command = old.cmdline()
-    old.kill()
-    await asyncio.to_thread(old.wait, 20)
-    with process(folder / "again.log", *command):
-        async with Client(connection) as client:
-            while True:
-                with suppress(KubeError):
-                    await client.raw("GET", "/readyz", deadline=2)
-                    break
-                await asyncio.sleep(0.1)
-        yield
+        await place.leader(after=time.monotonic() + timing.lease_seconds)
 
 
 @asynccontextmanager
