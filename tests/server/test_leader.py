@@ -259,6 +259,9 @@ async def interrupt(place: Arena) -> None:
 async def delete_lease(place: Arena) -> None:
     """A Lease that somebody deletes is written again by its holder, and nobody else takes it."""
     leader = await place.leader(after=time.monotonic())
+    for contender in place.contenders.values():
+        if contender is not leader and contender.process.returncode is None:
+            await place.stands_by(contender)
     async with Client(place.hub) as client:
         await client.delete(LEASES, Key("default", place.lease))
 

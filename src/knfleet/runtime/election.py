@@ -140,11 +140,8 @@ class Candidate:
     def wait_seconds(self, now: float) -> float:
         """How long to wait before the next look or renewal."""
         until = self.leads_from if now < self.leads_until else self.free_at
-        return (
-            min(self.timing.retry_seconds, until - now)
-            if now < until
-            else (self.timing.retry_seconds)
-        )
+        retry = self.timing.retry_seconds
+        return min(retry, until - now) if now < until else retry
 
     def manifest(self, spec: Object) -> Object:
         """The Lease as last seen with a new record; fields that we do not know stay."""
