@@ -28,6 +28,7 @@ async def leader(clock: HandClock) -> AsyncGenerator[Leader]:
         options = LeaderOptions(timing=TIMING, clock=clock.time)
         made = Leader(client, Key("default", "lock"), "me", options)
         lease = {"metadata": {}, "spec": {"holderIdentity": "me"}}
+        made.candidate.observe(lease, clock.time())
         made.candidate.accepted(lease, clock.time())
         yield made
 
