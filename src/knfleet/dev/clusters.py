@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from knfleet.api.core import NODES, SERVICE_ACCOUNTS
-from knfleet.dev import binaries, controlplane, pki, ports, processes, reset
+from knfleet.dev import binaries, controlplane, pki, ports, processes
 from knfleet.dev.controlplane import API_SERVER, CONTROLLER_MANAGER, ETCD, NODE
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import ClusterState, Folder, State, locked, write_private
@@ -29,10 +29,18 @@ from knfleet.kube.errors import KubeError
 
 MOST_SPOKES = 60
 READY_SECONDS = 180.0
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.1
 PORT_SECONDS = 3.0
 NEEDED_BYTES = 200 * 2**20
 STOPPING_ORDER = (NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
+
+
+class ProcessEnded(GroundError):
+    """A process ended while it was waited for."""
+
+    def __init__(self, message: str, process: processes.Recorded) -> None:
+        super().__init__(message)
+        self.process = process
 
 
 class Ground:
@@ -50,6 +58,7 @@ class Ground:
     async def up(self, spokes: int) -> State:
         """A hub and at least so many spokes, all ready."""
         tools = await binaries.ensure(self.progress)
+        self.started = []
         self.folder.create()
         with locked(self.lock, busy=f"`knfleet dev` is at work in {self.folder.root}; let it end"):
             before = self.folder.read()
@@ -90,7 +99,11 @@ class Ground:
         added = tuple(
             ClusterState(name, first + n, port, new_prefix(name))
             for n, (name, port) in enumerate(
-                zip(new, ports.reserve(len(new), self.port_range), strict=True)
+                zip(
+                    new,
+                    ports.reserve(len(new), self.port_range, self.folder.state_file),
+                    strict=True,
+                )
             )
         )
         return State(clusters=state.clusters + added)
@@ -98,14 +111,21 @@ class Ground:
     async def bring_up(self, state: State, tools: binaries.Toolset) -> None:
         """Start what does not run, and wait until everything is ready."""
         arguments = controlplane.etcd_arguments(tools["etcd"].path, self.folder)
-        if self.ensure_running(ETCD, arguments):
+        if ETCD not in self.running():
             controlplane.etcd_socket(self.folder).unlink(missing_ok=True)
-            await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
+        self.ensure_running(ETCD, arguments)
+        await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
         started, total = time.monotonic(), len(state.clusters)
         ready: list[str] = []
 
         async def bring(cluster: ClusterState) -> None:
-            await self.bring_up_one(cluster, tools)
+            try:
+                await self.bring_up_one(cluster, tools)
+            except ProcessEnded as ended:
+                if ended.process in self.started:
+                    raise
+                # It was killed just before we looked, and had not ended yet.
+                await self.bring_up_one(cluster, tools)
             ready.append(cluster.name)
             self.progress.say(f"{cluster.name} is ready after {time.monotonic() - started:.1f} s")
             self.progress.advance("clusters ready", len(ready), total)
@@ -115,8 +135,8 @@ class Ground:
             async with asyncio.TaskGroup() as group:
                 for cluster in state.clusters:
                     group.create_task(bring(cluster))
-        except* GroundError as errors:
-            raise first(errors) from None
+        except* (GroundError, KubeError) as errors:
+            raise GroundError(str(first(errors))) from None
 
     async def bring_up_one(self, cluster: ClusterState, tools: binaries.Toolset) -> None:
         """One cluster, ready."""
@@ -146,7 +166,6 @@ class Ground:
             await self.wait(
                 node, lambda: node_ready(client), f"the node of {cluster.name} is not ready"
             )
-            await reset.remember(client, self.folder, cluster.name)
 
     def connection(self, name: str) -> Connection:
         """The administrator's connection to a cluster."""
@@ -160,15 +179,14 @@ class Ground:
         known = processes.recorded(self.folder)
         return {name: process for name, process in known.items() if process.live()}
 
-    def ensure_running(self, name: str, arguments: Sequence[str]) -> bool:
-        """Start a process unless it runs, and wake it if it is frozen; whether it was started."""
+    def ensure_running(self, name: str, arguments: Sequence[str]) -> None:
+        """Start a process unless it runs, and wake it if it is frozen."""
         process = self.running().get(name)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(process.pid).send_signal(signal.SIGCONT)
-            return False
+            return
         self.started.append(processes.start(self.folder, name, arguments))
-        return True
 
     async def wait(
         self, process: str, condition: Callable[[], Awaitable[bool]], problem: str
@@ -180,9 +198,10 @@ class Ground:
             log = self.folder.log(process)
             if recorded.live() is None:
                 processes.reap(recorded.pid)
-                raise GroundError(
+                raise ProcessEnded(
                     f"{process} ended right after its start; its log {log} ends with:\n"
-                    f"{processes.tail(log)}"
+                    f"{processes.tail(log)}",
+                    recorded,
                 )
             if time.monotonic() > deadline:
                 raise GroundError(
@@ -280,7 +299,7 @@ async def becomes_free(port: int) -> bool:
     return True
 
 
-def first(errors: BaseExceptionGroup[GroundError]) -> GroundError:
+def first(errors: BaseExceptionGroup[Exception]) -> BaseException:
     """The first of several errors that happened at once."""
     error = errors.exceptions[0]
     return first(error) if isinstance(error, BaseExceptionGroup) else error

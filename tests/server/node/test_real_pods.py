@@ -18,8 +18,7 @@ from knfleet.api.core import (
     SERVICE_ACCOUNTS,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.dev import processes
-from knfleet.dev.controlplane import NODE, process_name
+from knfleet.dev.controlplane import NODE
 from knfleet.dev.node.manifests import is_ready, phase_of, rows, status_of
 from knfleet.dev.node.orphans import orphans
 from tests.ground import Pool
@@ -35,19 +34,19 @@ from tests.server.node.cluster import (
 from tests.waiting import until
 
 ASK_API_SERVER = """
-import os, ssl, urllib.request, urllib.error
-folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-context = ssl.create_default_context(cafile=folder + "/ca.crt")
-server = os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
-for what in ("configmaps", "secrets"):
-    url = f"https://{server}/api/v1/namespaces/{open(folder + '/namespace').read()}/{what}"
-    token = {"Authorization": "Bearer " + open(folder + "/token").read()}
-    request = urllib.request.Request(url, headers=token)
-    try:
-        with urllib.request.urlopen(request, context=context) as answer:
-            print(what, answer.status)
-    except urllib.error.HTTPError as error:
-        print(what, error.code)
+import asyncio
+from knfleet.api.core import CONFIG_MAPS, SECRETS
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Forbidden
+from knfleet.kube.incluster import in_cluster
+async def main():
+    async with Client(in_cluster()) as client:
+        print(client.namespace, len((await client.list(CONFIG_MAPS, client.namespace)).items))
+        try:
+            await client.list(SECRETS, client.namespace)
+        except Forbidden:
+            print("no secrets")
+asyncio.run(main())
 """
 
 FOREVER = "import signal; print('up', flush=True); signal.pause()"
@@ -79,7 +78,7 @@ async def test_a_pod_of_our_image_has_the_rights_of_its_service_account(cluster:
     await cluster.when(JOBS, "ask", condition("Complete"))
     [pod] = await cluster.pods_when("app=ask", lambda pods: len(pods) == 1)
 
-    assert await cluster.log(pod["metadata"]["name"]) == "configmaps 200\nsecrets 403\n"
+    assert await cluster.log(pod["metadata"]["name"]) == "default 1\nno secrets\n"
 
 
 async def test_the_exit_code_of_a_process_is_the_exit_code_of_its_container(
@@ -184,6 +183,25 @@ async def test_processes_end_when_the_deployment_is_scaled_to_zero(cluster: Clus
     assert [each for each in alive if psutil.pid_exists(each.pid)] == []
 
 
+async def test_a_real_pod_can_be_held_and_broken(cluster: Cluster) -> None:
+    """A held one keeps its process; a broken one loses it until it is mended."""
+    await cluster.deploy("web", containers=[script(FOREVER)])
+    await cluster.when(DEPLOYMENTS, "web", available)
+    before = orphans(cluster.lent.pods_folder)
+
+    await cluster.annotate(DEPLOYMENTS, "web", hold="true")
+    await cluster.pods_when("app=web", lambda pods: not any(map(is_ready, pods)))
+    assert orphans(cluster.lent.pods_folder) == before
+
+    await cluster.annotate(DEPLOYMENTS, "web", hold=None, **{"break": "CrashLoopBackOff"})
+    await cluster.pods_when("app=web", waits_with("CrashLoopBackOff"))
+    assert orphans(cluster.lent.pods_folder) == []
+
+    await cluster.annotate(DEPLOYMENTS, "web", **{"break": None})
+    await cluster.when(DEPLOYMENTS, "web", available)
+    assert len(orphans(cluster.lent.pods_folder)) == 1
+
+
 async def test_a_container_that_stops_answering_is_restarted(cluster: Cluster) -> None:
     """Probes reach the pod's own address by the name of a port."""
     serve = """
@@ -233,11 +251,23 @@ async def test_init_containers_run_first_and_share_volumes(cluster: Cluster) -> 
     assert await cluster.log(pod["metadata"]["name"]) == "hello from hub-node\n"
 
 
+async def test_an_image_volume_of_our_image_has_our_programs(cluster: Cluster) -> None:
+    """This is how credential plugins come into the pods of others."""
+    container = script("", command=["/plugins/knfleet", "--version"])
+    container["volumeMounts"] = [{"name": "plugins", "mountPath": "/plugins"}]
+    volume = {"name": "plugins", "image": {"reference": "registry.example/knfleet:v1"}}
+
+    await cluster.job("version", containers=[container], volumes=[volume])
+    await cluster.when(JOBS, "version", condition("Complete"))
+    [pod] = await cluster.pods_when("app=version", lambda pods: len(pods) == 1)
+
+    assert (await cluster.log(pod["metadata"]["name"])).startswith("knfleet, version ")
+
+
 @pytest.fixture
 async def node_pid(cluster: Cluster, pool: Pool) -> AsyncIterator[int]:
     """The node's process; it runs again afterwards."""
-    recorded = processes.recorded(cluster.lent.folder)
-    yield recorded[process_name(cluster.lent.name, NODE)].pid
+    yield cluster.pid_of(NODE)
     async with asyncio.timeout(60):
         await pool.ground.up(0)
 
