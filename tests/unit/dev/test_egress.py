@@ -14,6 +14,7 @@ from knfleet.dev.node.annotations import WebhookBehaviour
 from knfleet.dev.node.certificates import Authority, server_context
 from knfleet.dev.webhooks import Responder
 from tests.fakes import certificates
+from tests.fakes.sockets import loopback_socket
 from tests.waiting import until
 
 MEGABYTE = 1024 * 1024
@@ -100,7 +101,7 @@ async def echo() -> AsyncGenerator[int]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, sock=loopback_socket())
     async with server:
         yield server.sockets[0].getsockname()[1]
 
