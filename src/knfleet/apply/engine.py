@@ -9,7 +9,7 @@ the parent's list covers all members at all times, and each call looks at what t
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -71,6 +71,8 @@ class Engine:
         self.gates = Gates(client, applyset, self.sight, deadlines)
         self.pruner = Pruner(client, self.parents, self.sight, deadlines)
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
+        self.turn = asyncio.Lock()
+        """Held by who acts: a repair must not bring back what an uninstall deletes."""
 
     async def desired(self, objects: Sequence[Object]) -> DesiredSet:
         """The objects ready to be applied; the same list is not made ready twice."""
@@ -107,22 +109,30 @@ class Engine:
     async def plan(self, objects: Sequence[Object]) -> Plan:
         """What `apply` would do; nothing is written."""
         desired = await self.desired(objects)
-        _, plan = await self.look(desired, desired.objects.values())
+        _, plan = await self.look(desired.objects.values())
         return plan
 
-    async def look(self, desired: DesiredSet, wanted: Collection[Desired]) -> tuple[Seen, Plan]:
+    def wanted(self, objects: Sequence[Object]) -> Mapping[Ref, Desired]:
+        """The objects ready to be applied, if they have been made ready before."""
+        if self.prepared is None or self.prepared[0] is not objects:
+            return {}
+        return self.prepared[1].objects
+
+    def context(self, adoptable: frozenset[str] = frozenset()) -> Context:
+        """What decisions depend on."""
+        parent = self.parents.parent
+        if parent is None:
+            return Context(self.applyset.id, adoptable)
+        return Context(self.applyset.id, adoptable, parent.inventory.done_jobs)
+
+    async def look(self, wanted: Collection[Desired]) -> tuple[Seen, Plan]:
         """What is there of some objects, and what must be done."""
         if self.parents.parent is None:
             await self.parents.read()
-        parent = self.parents.parent
         seen = await self.sight.look(wanted)
         hidden = {failure.ref for failure in seen.failures}
         part = DesiredSet({each.ref: each for each in wanted if each.ref not in hidden})
-        context = Context(
-            self.applyset.id,
-            await self.orphaned_sets(seen),
-            {} if parent is None else parent.inventory.done_jobs,
-        )
+        context = self.context(await self.orphaned_sets(seen))
         return seen, make_plan(part, seen.objects, context, trusted=seen.trusted)
 
     async def orphaned_sets(self, seen: Seen) -> frozenset[str]:
@@ -147,11 +157,18 @@ class Engine:
 
         Raises `KubeError` when the cluster cannot be looked at, or the parent cannot be written.
         """
+        async with self.turn:
+            return await self.apply_now(objects, only)
+
+    async def apply_now(self, objects: Sequence[Object], only: Collection[Ref] | None) -> ChangeSet:
+        """The same, when it is our turn; a part is only applied of what was applied as a whole."""
+        if only is not None and not self.wanted(objects):
+            return ChangeSet()
         desired = await self.desired(objects)
         wanted = [each for ref, each in desired.objects.items() if only is None or ref in only]
         if only is not None:
             self.ledger.forget(only)
-        seen, plan = await self.look(desired, wanted)
+        seen, plan = await self.look(wanted)
         outcomes: list[Outcome] = [
             *(each for each in desired.rejected if only is None or each.ref in only),
             *seen.failures,
@@ -291,12 +308,15 @@ class Engine:
         To be called when what is wanted works. When nothing was applied since the last time, it
         asks the cluster nothing.
         """
-        return await self.pruner.prune(await self.desired(objects))
+        async with self.turn:
+            return await self.pruner.prune(await self.desired(objects))
 
     async def uninstall(self) -> ChangeSet:
         """Delete all members; CRDs stay, and Namespaces that were there before."""
-        self.ledger.records.clear()
-        return await self.pruner.uninstall()
+        async with self.turn:
+            self.ledger.records.clear()
+            self.prepared = None
+            return await self.pruner.uninstall()
 
 
 def is_held_up(outcome: Outcome) -> bool:
