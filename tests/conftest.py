@@ -26,19 +26,19 @@ def lend(pool: Pool) -> Lend:
 
 
 @pytest.fixture
-async def hub(lend: Lend) -> Lent:
-    """One clean cluster."""
+async def lent(lend: Lend) -> Lent:
+    """One clean cluster, with its files and processes."""
     return (await lend(1))[0]
 
 
 @pytest.fixture
-async def hub_connection(hub: Lent) -> Connection:
+def hub_connection(lent: Lent) -> Connection:
     """The administrator's connection to one clean cluster."""
-    return hub.connection
+    return lent.connection
 
 
 @pytest.fixture
-async def client(hub_connection: Connection) -> AsyncIterator[Client]:
+async def hub(hub_connection: Connection) -> AsyncIterator[Client]:
     """A client with administrator rights for one clean cluster."""
     async with Client(hub_connection) as client:
         yield client

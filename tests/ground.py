@@ -7,13 +7,20 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.dev import ports, processes
+from knfleet.dev import binaries, ports, processes
 from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder
 from knfleet.dev.reset import reset
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
+
+
+def kubectl() -> str:
+    """The path of a kubectl that fits the clusters; `make test` sees to it that there is one."""
+    tools, notes = binaries.search(binaries.cache_folder())
+    assert "kubectl" in tools, f"run `make ground` first; {notes}"
+    return str(tools["kubectl"].path)
 
 
 class Lent(Struct, frozen=True):

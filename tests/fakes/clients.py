@@ -1,6 +1,6 @@
 """Clients for the servers of this folder."""
 
-import itertools
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -34,14 +34,18 @@ class Heard:
         self.requests: list[tuple[str, int]] = []
         self.restarts: list[str] = []
         self.refreshed = 0
+        self.stirred = asyncio.Event()
+        """Set whenever anything was heard."""
 
     def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
         """Remember an attempt."""
         self.requests.append((verb, code))
+        self.stirred.set()
 
     def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
         """Remember why."""
         self.restarts.append(why)
+        self.stirred.set()
 
     def credential_refreshed(self, cluster: ClusterName) -> None:
         """Count."""
@@ -56,9 +60,6 @@ class Certificates(Struct):
     async def fetch(self) -> Credential:
         """The current one."""
         return self.credential
-
-
-numbers = itertools.count(1)
 
 
 @asynccontextmanager

@@ -71,10 +71,10 @@ class Relay:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            far_writer.transport.abort()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            far_writer.transport.abort()
 
 
 class Wire(Relay):

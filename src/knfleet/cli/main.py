@@ -21,8 +21,11 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
+    "bundle": Entry("knfleet.cli.bundle", "Get, list and check Knative's release files."),
     "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
     "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
+    "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
+    "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
 }
 
 

@@ -30,6 +30,7 @@ from knfleet.kube.errors import KubeError
 MOST_SPOKES = 60
 READY_SECONDS = 180.0
 POLL_SECONDS = 0.05
+PORT_SECONDS = 3.0
 NEEDED_BYTES = 200 * 2**20
 STOPPING_ORDER = (NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
 
@@ -121,7 +122,7 @@ class Ground:
         """One cluster, ready."""
         await asyncio.to_thread(controlplane.prepare, self.folder, cluster)
         name = controlplane.process_name(cluster.name, API_SERVER)
-        if name not in self.running() and not ports.is_free(cluster.port):
+        if name not in self.running() and not await becomes_free(cluster.port):
             raise GroundError(
                 f"port {cluster.port} of {cluster.name} is taken by {ports.owner(cluster.port)};"
                 " end that process, or start over with `knfleet dev down` and `knfleet dev up`"
@@ -267,6 +268,16 @@ class Ground:
 def new_prefix(name: str) -> str:
     """A prefix in etcd that was never used."""
     return f"/{name}-{secrets.token_hex(4)}"
+
+
+async def becomes_free(port: int) -> bool:
+    """Whether a port is free, or will be in a moment: a server that ends keeps it a little."""
+    deadline = time.monotonic() + PORT_SECONDS
+    while not ports.is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(POLL_SECONDS)
+    return True
 
 
 def first(errors: BaseExceptionGroup[GroundError]) -> GroundError:

@@ -43,9 +43,7 @@ def is_free(port: int) -> bool:
 
 def reserve(count: int, ports: range = DEFAULT_RANGE) -> list[int]:
     """Free ports that no other run gets, for long enough to start servers on them."""
-    registry = platformdirs.user_runtime_path("knfleet", ensure_exists=False) / "ports.json"
-    if not registry.parent.parent.exists():
-        registry = platformdirs.user_cache_path("knfleet") / "ports.json"
+    registry = platformdirs.user_cache_path("knfleet") / "ports.json"
     try:
         registry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

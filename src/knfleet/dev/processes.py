@@ -36,9 +36,14 @@ class Recorded(Struct, frozen=True):
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.started) > CLOCK_SLACK_SECONDS:
                 return None
-            return None if process.status() == psutil.STATUS_ZOMBIE else process
+            return None if is_over(process) else process
         except psutil.NoSuchProcess:
             return None
+
+
+def is_over(process: psutil.Process) -> bool:
+    """Whether nothing of a process runs any more; its first thread may end before the others."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def start(

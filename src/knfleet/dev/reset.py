@@ -11,7 +11,7 @@ import time
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.core import CRDS, NAMESPACES
+from knfleet.api.core import CRDS, EVENTS, LEASES, NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder, write_private
@@ -32,8 +32,10 @@ GATES = frozenset(
     }
 )
 """Kinds that could refuse the deletion of others, so they go first."""
-PASSING = frozenset({"events", "endpoints", "endpointslices", "leases", "pods", "replicasets"})
-"""Kinds whose objects come and go by themselves; they end with their namespace or their owner."""
+SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+SELF_MADE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")})
+AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
+"""The server makes APIServices for CRDs, and makes them again when they are deleted."""
 
 
 class Thing(Struct, frozen=True, order=True):
@@ -48,7 +50,7 @@ async def contents(client: Client) -> dict[Thing, Object]:
     resources = [
         each.resource
         for each in await client.discovery.resources()
-        if {"list", "delete"} <= set(each.verbs) and each.resource.plural not in PASSING
+        if {"list", "delete"} <= set(each.verbs) and each.resource.plural != EVENTS.plural
     ]
 
     async def list_one(resource: Resource) -> dict[Thing, Object]:
@@ -76,8 +78,9 @@ def leftovers(found: dict[Thing, Object], baseline: frozenset[Thing]) -> dict[Th
         thing: item
         for thing, item in found.items()
         if thing not in baseline
-        and not (thing.resource.namespaced and thing.key.name == "kube-root-ca.crt")
-        and not (thing.resource.plural == "serviceaccounts" and thing.key.name == "default")
+        and (thing.resource.plural, thing.key.name) not in SELF_MADE
+        and not (thing.resource == LEASES and thing.key.namespace in SYSTEM_NAMESPACES)
+        and AUTOMANAGED not in (item["metadata"].get("labels") or {})
     }
 
 
@@ -91,14 +94,28 @@ async def reset(client: Client, folder: Folder, cluster: str) -> None:
             names = ", ".join(f"{each.resource} {each.key}" for each in list(remaining)[:5])
             raise GroundError(f"{cluster} does not become empty: {names} and others stay")
         gates = {each: item for each, item in remaining.items() if each.resource.plural in GATES}
-        crs = {
+        inner = {
             thing: item
             for thing, item in remaining.items()
             if thing.resource not in (NAMESPACES, CRDS)
         }
-        # Namespaces and CRDs wait: deleting them first only makes the server do the same slowly.
-        await delete_all(client, gates or crs or remaining)
+        if gates or inner:
+            # Namespaces and CRDs wait: deleting them first makes the server do the same slowly.
+            await delete_all(client, gates or inner)
+        else:
+            await delete_all(client, remaining)
+            names = [each.key.name for each in remaining if each.resource == NAMESPACES]
+            await asyncio.gather(*(finalize(client, name) for name in names))
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def finalize(client: Client, name: str) -> None:
+    """End an empty namespace at once; the controller would wait five seconds first."""
+    with contextlib.suppress(KubeError):
+        await client.delete_collection(EVENTS, name)
+        namespace = await client.get(NAMESPACES, name)
+        namespace["spec"] = {"finalizers": []}
+        await client.replace(NAMESPACES, namespace, subresource="finalize")
 
 
 async def delete_all(client: Client, things: dict[Thing, Object]) -> None:

@@ -6,7 +6,6 @@ Service (see `dev.node.annotations`).
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,7 +14,6 @@ import msgspec
 
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.annotations import WEBHOOK, WebhookBehaviour
-from knfleet.dev.node.certificates import Authority
 
 HANG_SECONDS = 60.0
 """API servers wait 30 seconds at most."""
@@ -68,16 +66,10 @@ def denial(service: Key) -> str:
 
 
 class Responder:
-    """The TLS server that answers for all Services with simulated pods."""
+    """Answers for all Services with simulated pods."""
 
-    def __init__(self, authority: Authority, behaviour: Callable[[Key], WebhookBehaviour]) -> None:
-        self.authority = authority
+    def __init__(self, behaviour: Callable[[Key], WebhookBehaviour]) -> None:
         self.behaviour = behaviour
-
-    async def context(self, service: Key) -> ssl.SSLContext:
-        """A TLS context with a certificate for the Service's names."""
-        base = f"{service.name}.{service.namespace}.svc"
-        return await self.authority.context((base, f"{base}.cluster.local"))
 
     def protocol(self, service: Key) -> asyncio.Protocol:
         """A protocol for one connection to the Service."""
@@ -101,9 +93,12 @@ class Responder:
             answered = review_answer(review, behaviour, service)
         except (msgspec.DecodeError, NotAReview, AttributeError) as error:
             return aiohttp.web.Response(status=400, text=f"{error}\n")
-        return aiohttp.web.Response(
+        response = aiohttp.web.Response(
             body=msgspec.json.encode(answered), content_type="application/json"
         )
+        # The next call must find its way anew: the pods may not be ready any more by then.
+        response.force_close()
+        return response
 
 
 def http_protocol(

@@ -18,6 +18,14 @@ class Endpoint(Struct, frozen=True):
     insecure: bool = False
     """Do not look at the server's certificate at all."""
 
+    def __repr__(self) -> str:
+        # A proxy's URL may hold a password.
+        proxied = ", through a proxy" if self.proxy_url else ""
+        return f"Endpoint({self.server!r}{proxied})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("at", repr(self))]
+
 
 class Connection(Struct, frozen=True):
     """All that is needed to open a client for one cluster."""

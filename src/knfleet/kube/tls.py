@@ -1,9 +1,10 @@
 """TLS contexts: what is trusted, and which client certificate is shown.
 
-A context that holds the machine's trust store costs half a megabyte, so clients that trust the same
-and show the same share one. It goes away with the last connection that uses it.
+A context that holds the machine's trust store costs more than a megabyte, so clients that trust the
+same and show the same share one. It goes away with the last connection that uses it.
 """
 
+import asyncio
 import os
 import ssl
 import tempfile
@@ -16,11 +17,11 @@ from knfleet.kube.credentials import Credential
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import ConfigError, CredentialError
 
-type_key = tuple[bytes | None, bool, bytes | None, bytes | None]
-shared: WeakValueDictionary[type_key, ssl.SSLContext] = WeakValueDictionary()
+ContextKey = tuple[bytes | None, bool, bytes | None, bytes | None]
+shared: WeakValueDictionary[ContextKey, ssl.SSLContext] = WeakValueDictionary()
 
 
-def tls_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext:
+async def tls_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext:
     """The context for connections to an endpoint with a credential."""
     key = (
         endpoint.ca,
@@ -30,19 +31,29 @@ def tls_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext:
     )
     context = shared.get(key)
     if context is None:
-        context = shared[key] = new_context(endpoint, credential)
+        if endpoint.ca is None and not endpoint.insecure:
+            # Reading the machine's trust store takes a tenth of a second.
+            context = await asyncio.to_thread(new_context, endpoint, credential)
+        else:
+            context = new_context(endpoint, credential)
+        context = shared.setdefault(key, context)
     return context
 
 
 def new_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext:
     """A context of its own for an endpoint and a credential."""
-    context = trusting(None if endpoint.insecure else endpoint.ca)
+    context = trusting_all() if endpoint.insecure else trusting(endpoint.ca)
     context.set_alpn_protocols(["http/1.1"])
-    if endpoint.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     if credential.client_certificate is not None:
         load_pair(context, credential.client_certificate, credential.client_key or b"")
+    return context
+
+
+def trusting_all() -> ssl.SSLContext:
+    """A context that does not look at certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

@@ -25,6 +25,7 @@ from knfleet.kube.options import Options
 from knfleet.kube.proxy import proxy_for
 from knfleet.kube.retry import Failure, Verb, backoff, may_repeat
 from knfleet.kube.slots import Slots
+from knfleet.kube.sockets import Sockets
 from knfleet.kube.tls import tls_context
 
 KEEP_ALIVE_SECONDS = 30
@@ -95,9 +96,11 @@ class Transport:
         self.slots = Slots(options.concurrency, options.reserve)
         self.base = server_url(self.endpoint)
         self.server = authority(self.base)
+        self.is_tls = self.base.startswith("https:")
         self.proxy = proxy_for(self.endpoint)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_seconds)
         self.session: aiohttp.ClientSession | None = None
+        self.sockets = Sockets()
         self.closed = False
 
     def refreshed(self) -> None:
@@ -109,6 +112,8 @@ class Transport:
         self.closed = True
         if self.session is not None:
             await self.session.close()
+            self.sockets.shut()
+            await asyncio.sleep(0)
 
     def where(self, call: Call) -> str:
         """What is asked, for messages."""
@@ -203,7 +208,10 @@ class Transport:
                     async with self.exchange(call, credential, progress, silence) as response:
                         if response.status < 300:
                             clock.reschedule(None)
-                            yield response
+                            try:
+                                yield response
+                            finally:
+                                abort(response)
                             return
                         answer = await self.read(call, response)
                     failure = self.refusal(call, answer, credential, progress)
@@ -231,7 +239,7 @@ class Transport:
                 URL(self.base + call.path + call.query, encoded=True),
                 data=payload(call.body),
                 headers=with_token(call.headers, credential),
-                ssl=tls_context(self.endpoint, credential),
+                ssl=await tls_context(self.endpoint, credential) if self.is_tls else True,
                 server_hostname=self.endpoint.tls_server_name,
                 proxy=self.proxy and self.proxy.url,
                 proxy_headers=self.proxy and self.proxy.headers,
@@ -274,14 +282,16 @@ class Transport:
         if self.closed:
             raise KubeError(f"{self.cluster}: the client is closed")
         if self.session is None:
-            self.session = new_session(self.options)
+            self.session = new_session(self.options, self.sockets)
         return self.session
 
 
-def new_session(options: Options) -> aiohttp.ClientSession:
+def new_session(options: Options, sockets: Sockets) -> aiohttp.ClientSession:
     """A session without limits of its own: slots and deadlines are ours."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+        connector=aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=sockets.open
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={hdrs.USER_AGENT: options.user_agent},
         trace_configs=[TRACES],
@@ -303,6 +313,12 @@ def server_url(endpoint: Endpoint) -> str:
 def payload(body: bytes | None) -> bytes | io.BytesIO | None:
     """A request's body as aiohttp wants it: a large one is sent piece by piece."""
     return body if body is None or len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+
+
+def abort(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that was not read to its end, without a farewell."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 def with_token(headers: Mapping[str, str], credential: Credential) -> dict[str, str]:

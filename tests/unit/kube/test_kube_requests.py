@@ -12,22 +12,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.fakes.certificates import Authority
-from tests.fakes.clients import QUICK, SECRET, Certificates, Heard, Tokens, client_for
-from tests.fakes.proxies import HttpProxy
-from tests.fakes.server import (
-    Asked,
-    Behaviour,
-    Server,
-    answer,
-    cut_body,
-    drop,
-    loopback_socket,
-    server_context,
-    silence,
-    status,
-    stream,
-)
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Key
@@ -52,6 +36,22 @@ from knfleet.kube.errors import (
     TlsFailed,
     Unanswered,
     Unauthorized,
+)
+from tests.fakes.certificates import Authority
+from tests.fakes.clients import QUICK, SECRET, Certificates, Heard, Tokens, client_for
+from tests.fakes.proxies import HttpProxy
+from tests.fakes.server import (
+    Asked,
+    Behaviour,
+    Server,
+    answer,
+    cut_body,
+    drop,
+    loopback_socket,
+    server_context,
+    silence,
+    status,
+    stream,
 )
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
@@ -140,7 +140,9 @@ async def test_a_create_that_never_left_is_tried_again_and_then_refused_without_
 
 
 @pytest.mark.parametrize(
-    "wait", ["3600", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)]
+    "wait",
+    ["3600", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)],
+    ids=["seconds", "date"],
 )
 async def test_a_longer_wait_than_the_deadline_fails_at_once(wait: str) -> None:
     """Waiting for an hour and then failing helps nobody; the caller learns how long to wait."""

@@ -5,7 +5,7 @@ that name a URL, or a Service with real pods, are left alone.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from msgspec import Struct
@@ -76,11 +76,20 @@ def client_configs(manifest: Object) -> list[tuple[str, Object, Object]]:
 class CaBundles:
     """Looks at webhook configurations whenever they, their Services or their pods change."""
 
-    def __init__(self, client: Client, bundle: str, ours: Callable[[Key], bool]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        bundle: str,
+        *,
+        ours: Callable[[Key], bool],
+        prepare: Callable[[Key], Awaitable[object]],
+    ) -> None:
         self.client = client
         self.bundle = bundle
         self.ours = ours
         """Whether this process answers for a Service."""
+        self.prepare = prepare
+        """Called for a Service before API servers are told to trust it."""
         self.informers = {
             resource: Informer(
                 client,
@@ -129,6 +138,10 @@ class CaBundles:
             return None
         operations = wanted_changes(manifest, self.ours, self.bundle)
         if operations:
+            for _, _, config in client_configs(manifest):
+                service = service_of(config)
+                if service is not None and self.ours(service):
+                    await self.prepare(service)
             await self.client.patch(subject.resource, Key("", subject.name), operations)
             log.info("bundle written", subject=str(subject))
         return None

@@ -1,19 +1,27 @@
-"""Certificates for the servers inside this process, signed by the cluster's development CA."""
+"""Certificates for the servers inside this process, signed by the cluster's development CA.
+
+They are made by a process of their own (`python -m knfleet.dev.node.certificates`): the library for
+it takes a sixth of the node's memory, and is needed for a moment.
+"""
 
 import asyncio
 import base64
 import ssl
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from knfleet.api.meta import Key
 from knfleet.kube.tls import readable
 
 if TYPE_CHECKING:
     from cryptography import x509
 
 LIFE = timedelta(days=365)
+ISSUE_SECONDS = 60.0
 
 
 class Authority:
@@ -33,13 +41,25 @@ class Authority:
         """A server's TLS context with a certificate for these names."""
         async with self.making:
             if names not in self.contexts:
-                pair = await asyncio.to_thread(self.issue, names)
-                self.contexts[names] = server_context(pair)
+                self.contexts[names] = server_context(await self.issued(names))
             return self.contexts[names]
 
-    def issue(self, names: tuple[str, ...]) -> bytes:
+    async def service_context(self, service: Key) -> ssl.SSLContext:
+        """A TLS context with a certificate for a Service's names."""
+        base = f"{service.name}.{service.namespace}.svc"
+        return await self.context((base, f"{base}.cluster.local"))
+
+    async def issued(self, names: tuple[str, ...]) -> bytes:
         """A fresh certificate for the names, and its key."""
-        return issue(self.certificate.read_bytes(), self.key.read_bytes(), names)
+        line = ("-m", "knfleet.dev.node.certificates", str(self.certificate), str(self.key), *names)
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, *line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        async with asyncio.timeout(ISSUE_SECONDS):
+            pair, _ = await child.communicate()
+        if child.returncode:
+            raise OSError(f"no certificate could be made, exit code {child.returncode}")
+        return pair
 
 
 def server_context(pair: bytes) -> ssl.SSLContext:
@@ -54,7 +74,6 @@ def server_context(pair: bytes) -> ssl.SSLContext:
 
 def issue(ca_certificate: bytes, ca_key: bytes, names: tuple[str, ...]) -> bytes:
     """A certificate for host names and addresses, and its key, as PEM."""
-    # Ten megabytes that most nodes never need.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -93,3 +112,13 @@ def general_name(name: str) -> "x509.GeneralName":
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+def main(certificate: str, key: str, *names: str) -> None:
+    """Write a certificate for the names, and its key, to standard output."""
+    ca = Path(certificate).read_bytes(), Path(key).read_bytes()
+    sys.stdout.buffer.write(issue(*ca, names))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

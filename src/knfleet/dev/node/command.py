@@ -59,6 +59,12 @@ def executable(name: str, *, search: str | None = None) -> Path:
     return Path(found)
 
 
+def program(arguments: Sequence[str]) -> tuple[str, ...]:
+    """A command line whose first word is a program of this machine."""
+    name, *rest = arguments
+    return (str(executable(name)), *rest)
+
+
 class Rewriter:
     """Turns mentions of mount paths into the folders that hold the mounts."""
 
@@ -80,3 +86,7 @@ class Rewriter:
         if self.pattern is None:
             return text
         return self.pattern.sub(lambda match: f"{self.root}{match[0]}", text)
+
+    def rewrite_all(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """An environment with such paths in its values."""
+        return {name: self.rewrite(value) for name, value in variables.items()}

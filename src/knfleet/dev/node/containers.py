@@ -12,7 +12,7 @@ from knfleet.dev.node.command import CommandNotFound
 from knfleet.dev.node.environment import NotYet
 from knfleet.dev.node.folders import PodFolder
 from knfleet.dev.node.manifests import moment, table
-from knfleet.dev.node.probes import Probe, Prober, Tally, probe_of
+from knfleet.dev.node.probes import Probe, Prober, Tally
 from knfleet.dev.node.processes import Launch, Process, bound, start, turn
 from knfleet.dev.node.status import ContainerReport, running, terminated, waiting
 from knfleet.dev.node.volumes import Unsupported
@@ -32,8 +32,6 @@ class Surroundings(Struct, frozen=True):
     """What a container gets from its pod."""
 
     folder: PodFolder
-    host: str
-    """The address on which the container's ports are."""
     launch: Callable[[Object], Awaitable[Launch]]
     """How to start the container now; raises `NotYet`, `Unsupported` or `CommandNotFound`."""
     prober: Prober
@@ -196,18 +194,12 @@ class Container:
         """Perform the probes, and keep the log small, as long as the process lives."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.keep_log_small())
-            if probe := self.probe("startupProbe"):
+            if probe := launch.probes.get("startupProbe"):
                 await self.await_startup(probe, process, launch)
-            if probe := self.probe("readinessProbe"):
+            if probe := launch.probes.get("readinessProbe"):
                 group.create_task(self.watch_readiness(probe, launch))
-            if probe := self.probe("livenessProbe"):
+            if probe := launch.probes.get("livenessProbe"):
                 group.create_task(self.watch_liveness(probe, process, launch))
-
-    def probe(self, kind: str) -> Probe | None:
-        """One of the container's probes."""
-        if (manifest := self.manifest.get(kind)) is None:
-            return None
-        return probe_of(manifest, self.manifest, self.around.host)
 
     async def asked(self, probe: Probe, launch: Launch) -> bool:
         """What the container answers to a probe now."""

@@ -51,7 +51,12 @@ class Machine:
             self.services.items, self.pods.in_namespace, self.pods.informer.items
         )
         self.authority = Authority(config.webhook_ca_certificate, config.webhook_ca_key)
-        self.bundles = CaBundles(client, self.authority.bundle(), self.answers_for)
+        self.bundles = CaBundles(
+            client,
+            self.authority.bundle(),
+            ours=self.answers_for,
+            prepare=self.authority.service_context,
+        )
         self.egress = Egress(config.egress_socket, self.route)
         self.services.on_change(self.service_changed)
         self.pods.informer.on_change(self.pod_changed)
@@ -100,8 +105,9 @@ class Machine:
             return Refuse(f"the pod {Key.of(pod)} is simulated: nothing listens there")
         from knfleet.dev.webhooks import Responder
 
-        responder = Responder(self.authority, self.webhook)
-        return Serve(await responder.context(service), partial(responder.protocol, service))
+        responder = Responder(self.webhook)
+        context = await self.authority.service_context(service)
+        return Serve(context, partial(responder.protocol, service))
 
     async def kubelet(self) -> Way:
         """The way to the node's own endpoint."""

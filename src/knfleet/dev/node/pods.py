@@ -48,6 +48,28 @@ HURRY_SECONDS = 3.0
 log = structlog.get_logger()
 
 
+KEPT_OF_CONTAINERS = ("name", "image", "ports", "restartPolicy")
+
+
+def trimmed(pod: Object, names: tuple[str, ...]) -> Object:
+    """What the node needs of a pod: all of a real one, little of a simulated one."""
+    without_managed_fields(pod)
+    if is_real(pod, names):
+        return pod
+    spec = pod["spec"]
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [
+                {key: each[key] for key in KEPT_OF_CONTAINERS if key in each}
+                for each in rows(spec[field])
+            ]
+    spec.pop("volumes", None)
+    if spec.get("nodeName"):
+        for field in ("tolerations", "affinity", "nodeSelector", "securityContext"):
+            spec.pop(field, None)
+    return pod
+
+
 def namespace_of(pod: Object) -> Iterable[str]:
     """Index by namespace."""
     return [pod["metadata"]["namespace"]]
@@ -80,7 +102,7 @@ class Pods:
         self.informer = Informer(
             client,
             PODS,
-            trim=without_managed_fields,
+            trim=lambda pod: trimmed(pod, host.images),
             indexes={BY_OWNER: owner_uid, "namespace": namespace_of},
         )
         self.work = Work(self.look, at_once=AT_ONCE)

@@ -4,13 +4,14 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
 from knfleet.dev.node.orphans import write_pid_file
+from knfleet.dev.node.probes import Probe
 
 LOG_LIMIT_BYTES = 10 * 1024 * 1024
 """A log that grew beyond this is set aside as the previous one."""
@@ -22,6 +23,8 @@ class Launch(Struct, frozen=True):
     arguments: Sequence[str]
     environment: dict[str, str]
     folder: Path
+    probes: Mapping[str, Probe] = {}
+    """By their names in the container's manifest."""
 
     def __repr__(self) -> str:
         return f"Launch({self.arguments[0]})"

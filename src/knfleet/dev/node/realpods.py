@@ -14,11 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.addresses import NODE_ADDRESS, PodAddress
-from knfleet.dev.node.command import Rewriter, command_line, executable
+from knfleet.dev.node.command import Rewriter, command_line, program
 from knfleet.dev.node.containers import Container, Surroundings
 from knfleet.dev.node.environment import Facts, NotYet, environment
 from knfleet.dev.node.folders import PodFolder, link_executables, mount, mount_paths
@@ -31,7 +31,7 @@ from knfleet.dev.node.manifests import (
     rows,
 )
 from knfleet.dev.node.orphans import POD_ROOT
-from knfleet.dev.node.probes import Prober, probe_of
+from knfleet.dev.node.probes import Probe, Prober, probe_of
 from knfleet.dev.node.processes import Launch
 from knfleet.dev.node.references import NamespaceStore
 from knfleet.dev.node.simulated import container_status
@@ -41,6 +41,7 @@ from knfleet.dev.node.volumes import Sources, Unsupported, contents, publish
 
 BIND_ADDRESS = "KNFLEET_BIND_ADDRESS"
 """The environment variable that names the address to listen on."""
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 GRACE_LIMIT_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 
@@ -81,9 +82,7 @@ class RealPod:
         """Set when volumes may have new contents."""
         self.task: asyncio.Task[None] | None = None
         self.stopping = False
-        around = Surroundings(
-            self.folder, address.loopback, self.launch, host.prober, changed, self.news
-        )
+        around = Surroundings(self.folder, self.launch, host.prober, changed, self.news)
         policy = restart_policy(pod)
         self.init_containers = [
             Container(each, init_policy(each, policy), around) for each in init_containers_of(pod)
@@ -166,9 +165,7 @@ class RealPod:
 
     async def launch(self, container: Object) -> Launch:
         """How to start a container now, with its volumes in place."""
-        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            if kind in container:
-                probe_of(container[kind], container, self.address.loopback)
+        await self.store.known()
         await self.tokens.ensure()
         self.publish_volumes()
         self.stale.set()
@@ -176,12 +173,25 @@ class RealPod:
         mount(self.folder, container, variables)
         root = self.folder.root(container["name"])
         rewriter = Rewriter(root, mount_paths(container))
-        arguments = [rewriter.rewrite(part) for part in command_line(container, variables)]
-        arguments[0] = str(executable(arguments[0]))
-        rewritten = {name: rewriter.rewrite(value) for name, value in variables.items()}
         return Launch(
-            arguments, {**self.base_environment(root), **rewritten}, self.working_folder(container)
+            program([rewriter.rewrite(part) for part in command_line(container, variables)]),
+            {**self.base_environment(root), **rewriter.rewrite_all(variables)},
+            self.working_folder(container),
+            self.probes(container, rewriter),
         )
+
+    def probes(self, container: Object, rewriter: Rewriter) -> dict[str, Probe]:
+        """The container's probes, ready to be performed on this machine."""
+        probes = {
+            kind: probe_of(container[kind], container, self.address.loopback)
+            for kind in PROBES
+            if kind in container
+        }
+        for kind, probe in probes.items():
+            if probe.command:
+                command = program([rewriter.rewrite(part) for part in probe.command])
+                probes[kind] = structs.replace(probe, command=command)
+        return probes
 
     @property
     def facts(self) -> Facts:

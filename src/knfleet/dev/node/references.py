@@ -5,8 +5,7 @@ import base64
 from collections.abc import Callable, Mapping
 
 from knfleet.api.core import CONFIG_MAPS, SECRETS
-from knfleet.api.meta import Key, Object
-from knfleet.dev.node.environment import NotYet
+from knfleet.api.meta import Key
 from knfleet.dev.node.manifests import table
 from knfleet.kube.client import Client
 from knfleet.kube.informer import Change, Informer, without_managed_fields
@@ -36,7 +35,7 @@ class NamespaceStore:
 
     def config_map(self, name: str) -> Mapping[str, bytes] | None:
         """All keys of a ConfigMap, or nothing."""
-        found = self.found(self.config_maps, name)
+        found = self.config_maps.get(Key(self.namespace, name))
         if found is None:
             return None
         text = {key: value.encode() for key, value in table(found.get("data")).items()}
@@ -44,14 +43,13 @@ class NamespaceStore:
 
     def secret(self, name: str) -> Mapping[str, bytes] | None:
         """All keys of a Secret, or nothing."""
-        found = self.found(self.secrets, name)
+        found = self.secrets.get(Key(self.namespace, name))
         return None if found is None else decoded(found.get("data"))
 
-    def found(self, informer: Informer, name: str) -> Object | None:
-        """An object, once all of its kind are known."""
-        if not informer.synced.is_set():
-            raise NotYet(f"the {informer.resource.plural} of {self.namespace} are not known yet")
-        return informer.get(Key(self.namespace, name))
+    async def known(self) -> None:
+        """Wait until everything in the namespace is known."""
+        await self.config_maps.synced.wait()
+        await self.secrets.synced.wait()
 
 
 def decoded(table: Mapping[str, str] | None) -> dict[str, bytes]:

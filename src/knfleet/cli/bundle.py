@@ -1,0 +1,121 @@
+"""`knfleet bundle`: Knative's release files on this machine."""
+
+from pathlib import Path
+
+import click
+
+from knfleet.cli.output import explained, progress, table
+from knfleet.release.errors import ReleaseError
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="Folder with the release files; KO_DATA_PATH, or what was pulled, when not given.",
+)
+lock_option = click.option(
+    "--lock", "lock_file", type=click.Path(path_type=Path), help="Lock file to compare with."
+)
+
+
+def chosen_folder(directory: Path | None) -> Path:
+    """The folder that the options name."""
+    from knfleet.release.sources import default_folder
+
+    folder = directory or default_folder()
+    if not folder.is_dir():
+        raise ReleaseError(f"{folder}: there is no such folder; fill it with `knfleet bundle pull`")
+    return folder
+
+
+@click.group()
+def command() -> None:
+    """Get, list and check Knative's release files."""
+
+
+@command.command()
+@click.option(
+    "--from",
+    "origin",
+    default="go",
+    show_default=True,
+    help="A folder, an archive, go[:MODULE@VERSION], or releases:VERSION,… (over HTTPS).",
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Folder to put the files into, instead of one in your data folder.",
+)
+@click.option(
+    "--lock",
+    "lock_file",
+    type=click.Path(path_type=Path),
+    help="Lock file that the files must match; written if it does not exist.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
+@explained(ReleaseError)
+def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) -> None:
+    """Get release files and lock them.
+
+    \b
+    knfleet bundle pull
+    knfleet bundle pull --from releases:1.22.1,1.23.0 --to ./bundle
+    knfleet bundle pull --from bundle.tar.gz --lock bundle.lock
+    """
+    import asyncio
+
+    from knfleet.release import pull as pulling
+    from knfleet.release.sources import bundle_folder, source
+
+    folder = target or bundle_folder()
+    chosen = source(origin)
+    with progress(quiet=quiet) as told:
+        if told:
+            told.say(f"getting release files from {chosen}")
+        lock = asyncio.run(pulling.pull(chosen, folder, lock_file))
+        if told:
+            told.say(f"{len(lock.files)} files in {folder}")
+
+
+@command.command(name="list")
+@directory_option
+@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+@explained(ReleaseError)
+def list_command(directory: Path | None, output: str) -> None:
+    """Show which versions there are."""
+    import msgspec
+
+    from knfleet.release.pull import contents
+
+    found = contents(chosen_folder(directory))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        return
+    rows = [[one.section, one.version, ",".join(one.parts), str(one.files)] for one in found]
+    click.echo(table(["SECTION", "VERSION", "PARTS", "FILES"], rows))
+
+
+@command.command()
+@directory_option
+@lock_option
+@explained(ReleaseError)
+def verify(directory: Path | None, lock_file: Path | None) -> None:
+    """Check that the files are complete, readable, and as they were locked."""
+    from knfleet.release.cache import ParsedCache
+    from knfleet.release.lock import LOCK, bundle_files, read_lock
+    from knfleet.release.pull import problems
+    from knfleet.release.sources import cache_folder
+
+    folder = chosen_folder(directory)
+    lock = read_lock(lock_file) if lock_file else None
+    found = problems(folder, ParsedCache(cache_folder() / "manifests"), lock)
+    for problem in found:
+        click.echo(problem, err=True)
+    if found:
+        raise click.ClickException(
+            f"{len(found)} problems in {folder}; get the files again with `knfleet bundle pull`"
+        )
+    files = len(bundle_files(folder))
+    locked = lock is not None or (folder / LOCK).is_file()
+    click.echo(f"{files} files are well{'' if locked else ', and not locked'}")

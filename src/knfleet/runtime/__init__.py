@@ -1,0 +1,1 @@
+"""What every controller needs: queue, manager, leader election, events, metrics, logs, health."""

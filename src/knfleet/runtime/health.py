@@ -1,0 +1,104 @@
+"""What the process says of itself over HTTP: `/healthz`, `/readyz` and `/metrics`.
+
+A check is a function that returns what is wrong, or nothing. `/healthz` is about whether the
+process should be restarted, `/readyz` about whether it is any use right now; with `?verbose` both
+tell what each check said.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from aiohttp import web
+from msgspec import Struct
+
+from knfleet.runtime.logs import log
+from knfleet.runtime.metrics import Metrics
+
+Check = Callable[[], str | None]
+CLOSE_SECONDS = 1.0
+
+
+class Bind(Struct, frozen=True):
+    """Where to listen."""
+
+    host: str | None = "127.0.0.1"
+    """None: on all addresses."""
+    port: int = 0
+    """0: any that is free."""
+
+
+def bind_host(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The address to listen on when none is given: all in a pod, else only this machine's own.
+
+    KNFLEET_BIND_ADDRESS says otherwise.
+    """
+    if said := environment.get("KNFLEET_BIND_ADDRESS"):
+        return said
+    return None if "KUBERNETES_SERVICE_HOST" in environment else "127.0.0.1"
+
+
+class Health:
+    """A small HTTP server."""
+
+    def __init__(self, bind: Bind, metrics: Metrics | None = None) -> None:
+        self.bind = bind
+        self.metrics = metrics
+        self.health: dict[str, Check] = {}
+        self.readiness: dict[str, Check] = {}
+        self.address: tuple[str, int] | None = None
+        """Where it listens, once it does."""
+        self.listening = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=CLOSE_SECONDS)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self.bind.host, self.bind.port)
+            await site.start()
+            host, port = runner.addresses[0][:2]
+            self.address = (host, port)
+            self.listening.set()
+            log.info("serving health and metrics", host=host, port=port)
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    def app(self) -> web.Application:
+        """What is served, also for a server that serves more."""
+        app = web.Application()
+        app.router.add_get("/healthz", partial(answer, self.health))
+        app.router.add_get("/readyz", partial(answer, self.readiness))
+        if self.metrics is not None:
+            app.router.add_get("/metrics", partial(tell, self.metrics))
+        return app
+
+
+async def answer(checks: Mapping[str, Check], request: web.Request) -> web.Response:
+    """What the checks say now: 200 when nothing is wrong, else 503."""
+    said = {name: ask(check) for name, check in checks.items()}
+    bad = any(problem is not None for problem in said.values())
+    if "verbose" not in request.query and not bad:
+        return web.Response(text="ok")
+    lines = [
+        f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
+        for name, problem in said.items()
+    ]
+    verdict = f"{request.path[1:]} check {'failed' if bad else 'passed'}"
+    return web.Response(text="\n".join([*lines, verdict, ""]), status=503 if bad else 200)
+
+
+def ask(check: Check) -> str | None:
+    """What a check says; one that cannot say it is bad."""
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001  a broken check is an answer, too
+        return type(error).__name__
+
+
+async def tell(metrics: Metrics, request: web.Request) -> web.Response:
+    """All metrics."""
+    body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})

@@ -1,0 +1,1 @@
+"""The dev node on a real control plane."""
