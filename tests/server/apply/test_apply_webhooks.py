@@ -28,9 +28,9 @@ CLIENT: Object = {"service": {"namespace": "home", "name": "hook"}}
 
 
 @pytest.fixture(autouse=True)
-def trusted(hub: Lent) -> None:
+def trusted(lent: Lent) -> None:
     """Webhooks name the CA of the dev cluster from the start, as if by an earlier install."""
-    authority = (hub.folder.pki(hub.name) / "webhook-ca.crt").read_bytes()
+    authority = (lent.folder.pki(lent.name) / "webhook-ca.crt").read_bytes()
     CLIENT["caBundle"] = b64encode(authority).decode()
 
 
