@@ -35,6 +35,14 @@ NEEDED_BYTES = 200 * 2**20
 STOPPING_ORDER = (NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
 
 
+class ProcessEnded(GroundError):
+    """A process ended while it was waited for."""
+
+    def __init__(self, message: str, process: processes.Recorded) -> None:
+        super().__init__(message)
+        self.process = process
+
+
 class Ground:
     """The dev clusters of one folder."""
 
@@ -50,6 +58,7 @@ class Ground:
     async def up(self, spokes: int) -> State:
         """A hub and at least so many spokes, all ready."""
         tools = await binaries.ensure(self.progress)
+        self.started = []
         self.folder.create()
         with locked(self.lock, busy=f"`knfleet dev` is at work in {self.folder.root}; let it end"):
             before = self.folder.read()
@@ -102,14 +111,21 @@ class Ground:
     async def bring_up(self, state: State, tools: binaries.Toolset) -> None:
         """Start what does not run, and wait until everything is ready."""
         arguments = controlplane.etcd_arguments(tools["etcd"].path, self.folder)
-        if self.ensure_running(ETCD, arguments):
+        if ETCD not in self.running():
             controlplane.etcd_socket(self.folder).unlink(missing_ok=True)
-            await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
+        self.ensure_running(ETCD, arguments)
+        await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
         started, total = time.monotonic(), len(state.clusters)
         ready: list[str] = []
 
         async def bring(cluster: ClusterState) -> None:
-            await self.bring_up_one(cluster, tools)
+            try:
+                await self.bring_up_one(cluster, tools)
+            except ProcessEnded as ended:
+                if ended.process in self.started:
+                    raise
+                # It was killed just before we looked, and had not ended yet.
+                await self.bring_up_one(cluster, tools)
             ready.append(cluster.name)
             self.progress.say(f"{cluster.name} is ready after {time.monotonic() - started:.1f} s")
             self.progress.advance("clusters ready", len(ready), total)
@@ -163,15 +179,14 @@ class Ground:
         known = processes.recorded(self.folder)
         return {name: process for name, process in known.items() if process.live()}
 
-    def ensure_running(self, name: str, arguments: Sequence[str]) -> bool:
-        """Start a process unless it runs, and wake it if it is frozen; whether it was started."""
+    def ensure_running(self, name: str, arguments: Sequence[str]) -> None:
+        """Start a process unless it runs, and wake it if it is frozen."""
         process = self.running().get(name)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(process.pid).send_signal(signal.SIGCONT)
-            return False
+            return
         self.started.append(processes.start(self.folder, name, arguments))
-        return True
 
     async def wait(
         self, process: str, condition: Callable[[], Awaitable[bool]], problem: str
@@ -183,9 +198,10 @@ class Ground:
             log = self.folder.log(process)
             if recorded.live() is None:
                 processes.reap(recorded.pid)
-                raise GroundError(
+                raise ProcessEnded(
                     f"{process} ended right after its start; its log {log} ends with:\n"
-                    f"{processes.tail(log)}"
+                    f"{processes.tail(log)}",
+                    recorded,
                 )
             if time.monotonic() > deadline:
                 raise GroundError(
