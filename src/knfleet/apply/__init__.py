@@ -1,0 +1,1 @@
+"""Desired objects to a cluster: plan, waves, change set; prune, readiness, drift."""

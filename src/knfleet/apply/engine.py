@@ -1,0 +1,368 @@
+"""Makes a cluster match a set of objects: the one place in `apply` that acts.
+
+    look (sight) → decide (plan) → widen the parent → write, wave by wave → change set
+    list members → decide (prune) → delete, step by step → narrow the parent → change set
+
+Everything it decides is decided by pure functions. It can be killed at any moment and called again:
+the parent's list covers all members at all times, and each call looks at what there really is.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from knfleet.api.core import CONFIG_MAPS
+from knfleet.api.meta import Object, Resource
+from knfleet.apply import marks
+from knfleet.apply.changes import Action, Change, ChangeSet, Denial, Failure, Outcome, Pending, Why
+from knfleet.apply.desired import (
+    Desired,
+    DesiredSet,
+    Kinds,
+    crd_of,
+    defined_kinds,
+    kind_of,
+    prepare,
+)
+from knfleet.apply.gating import Gates, crd_refs, waiting_for
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.parents import Parents
+from knfleet.apply.plan import Context, Plan, Step, Verdict, make_plan
+from knfleet.apply.pruning import Pruner
+from knfleet.apply.refs import Ref
+from knfleet.apply.refusals import reason_of
+from knfleet.apply.removal import other_set
+from knfleet.apply.rights import missing_rights
+from knfleet.apply.sight import Ledger, Seen, Sight
+from knfleet.apply.watching import SetWatch
+from knfleet.apply.waves import Wave
+from knfleet.apply.writing import Deadlines, Writer
+from knfleet.kube.client import Client
+from knfleet.kube.errors import ApiError, Forbidden, KubeError, NotFound
+
+DEADLINES = Deadlines()
+MANY = 50
+"""Comparing more objects than this takes longer than others should wait."""
+FRESH_SECONDS = 600.0
+"""How long an object of a kind that is not watched is believed to be as we left it."""
+
+
+class Engine:
+    """Applies, repairs, prunes and uninstalls one set in one cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        applyset: ApplySet,
+        *,
+        owner: Object | None = None,
+        watch: SetWatch | None = None,
+        deadlines: Deadlines = DEADLINES,
+        fresh_seconds: float = FRESH_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.applyset = applyset
+        self.owner = owner
+        self.deadlines = deadlines
+        self.ledger = Ledger(now, fresh_seconds)
+        self.sight = Sight(client, applyset, self.ledger, watch)
+        self.parents = Parents(client, applyset)
+        self.writer = Writer(client, applyset, self.ledger, deadlines)
+        self.gates = Gates(client, applyset, self.sight, deadlines)
+        self.pruner = Pruner(client, self.parents, self.sight, deadlines)
+        self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
+        self.known_kinds: Kinds = {}
+        self.turn = asyncio.Lock()
+        """Held by who acts: a repair must not bring back what an uninstall deletes."""
+
+    async def desired(self, objects: Sequence[Object]) -> DesiredSet:
+        """The objects ready to be applied; the same list is not made ready twice."""
+        known = self.prepared[1] if self.prepared and self.prepared[0] is objects else None
+        if known is not None and not known.has_unknown_kinds:
+            return known
+        kinds = await self.kinds(objects)
+        if known is not None and kinds == self.known_kinds:
+            return known
+        self.known_kinds = kinds
+        # Hashing a release takes longer than others should wait.
+        desired = await asyncio.to_thread(prepare, objects, kinds, self.applyset, self.owner)
+        self.prepared = (objects, desired)
+        return desired
+
+    async def kinds(self, objects: Iterable[Object]) -> Kinds:
+        """How each kind is addressed; kinds that the cluster does not serve are left out."""
+        found = defined_kinds(objects)
+        wanted = sorted({kind_of(manifest) for manifest in objects} - found.keys())
+        answers = await asyncio.gather(*(self.kind(*each) for each in wanted))
+        return found | {
+            each: resource
+            for each, resource in zip(wanted, answers, strict=True)
+            if resource is not None
+        }
+
+    async def kind(self, api_version: str, kind: str) -> Resource | None:
+        """How one kind is addressed."""
+        if not api_version or not kind:
+            return None
+        try:
+            return await self.client.discovery.resource(api_version, kind)
+        except NotFound:
+            return None
+
+    async def plan(self, objects: Sequence[Object]) -> Plan:
+        """What `apply` would do; nothing is written."""
+        desired = await self.desired(objects)
+        _, plan = await self.look(desired.objects.values())
+        return plan
+
+    def wanted(self, objects: Sequence[Object]) -> Mapping[Ref, Desired]:
+        """The objects ready to be applied, if they have been made ready before."""
+        if self.prepared is None or self.prepared[0] is not objects:
+            return {}
+        return self.prepared[1].objects
+
+    def context(self, adoptable: frozenset[str] = frozenset()) -> Context:
+        """What decisions depend on."""
+        parent = self.parents.parent
+        if parent is None:
+            return Context(self.applyset.id, adoptable)
+        return Context(self.applyset.id, adoptable, parent.inventory.done_jobs)
+
+    async def look(self, wanted: Collection[Desired]) -> tuple[Seen, Plan]:
+        """What is there of some objects, and what must be done."""
+        if self.parents.parent is None:
+            await self.parents.read()
+        seen = await self.sight.look(wanted)
+        hidden = {failure.ref for failure in seen.failures}
+        part = DesiredSet({each.ref: each for each in wanted if each.ref not in hidden})
+        context = self.context(await self.orphaned_sets(seen))
+        if len(seen.objects) <= MANY:
+            return seen, make_plan(part, seen.objects, context, trusted=seen.trusted)
+        return seen, await asyncio.to_thread(
+            make_plan, part, seen.objects, context, trusted=seen.trusted
+        )
+
+    async def orphaned_sets(self, seen: Seen) -> frozenset[str]:
+        """Sets of ours, found on objects, whose parent is gone."""
+        ours = {each.part_of for each in seen.objects.values() if each.part_of and each.own}
+        gone: set[str] = set()
+        for set_id in ours - {self.applyset.id}:
+            try:
+                parents = await self.client.list(
+                    CONFIG_MAPS, labels=f"{marks.SET_ID}={set_id}", metadata_only=True
+                )
+            except Forbidden:
+                continue
+            if not parents.items:
+                gone.add(set_id)
+        return frozenset(gone)
+
+    async def apply(
+        self, objects: Sequence[Object], only: Collection[Ref] | None = None
+    ) -> ChangeSet:
+        """Make all objects so, or some of them; errors of single objects are in the change set.
+
+        Raises `KubeError` when the cluster cannot be looked at, or the parent cannot be written.
+        """
+        async with self.turn:
+            return await self.apply_now(objects, only)
+
+    async def apply_now(self, objects: Sequence[Object], only: Collection[Ref] | None) -> ChangeSet:
+        """The same, when it is our turn; a part is only applied of what was applied as a whole."""
+        if only is not None and not self.wanted(objects):
+            return ChangeSet()
+        desired = await self.desired(objects)
+        wanted = [each for ref, each in desired.objects.items() if only is None or ref in only]
+        if only is not None:
+            self.ledger.forget(only)
+        seen, plan = await self.look(wanted)
+        outcomes: list[Outcome] = [
+            *(each for each in desired.rejected if only is None or each.ref in only),
+            *seen.failures,
+            *map(self.keep, plan.kept),
+            *map(stopped, plan.stopped),
+        ]
+        if not plan.is_empty:
+            outcomes += await self.execute(plan, desired)
+        return ChangeSet.of(await self.with_rights(outcomes, desired))
+
+    def keep(self, step: Step) -> Change:
+        """Remember that an object is as it should be."""
+        if step.observed is not None:
+            self.ledger.note(step.desired.ref, step.desired.digest, step.observed.version)
+        return Change(step.desired.ref, Action.UNCHANGED)
+
+    async def execute(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
+        """Write everything that a plan says, after making room for it on the parent."""
+        parent = self.parents.parent
+        if parent is not None and parent.is_foreign:
+            message = f"another tool keeps its set there: {parent.tooling}"
+            return [Failure(self.applyset.ref, Why.OTHER_SET, message)]
+        refs = [step.desired.ref for step in plan.steps]
+        self.pruner.forget()
+        outcomes: list[Outcome] = []
+        try:
+            await self.parents.change(lambda inventory: inventory.widened(refs))
+        except ApiError as error:
+            # The parent is a ConfigMap as well, so a stale webhook may hold it up, too.
+            if reason_of(error) != Why.WEBHOOK:
+                raise
+            outcomes += await self.renew_stale(desired)
+            await self.parents.change(lambda inventory: inventory.widened(refs))
+        renewed = {each.ref for each in outcomes}
+        written = await self.write_waves(plan, desired)
+        return [*outcomes, *(each for each in written if each.ref not in renewed)]
+
+    async def write_waves(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
+        """Write wave after wave; what a webhook holds up is tried again at the end."""
+        outcomes: list[Outcome] = []
+        late: list[Step] = []
+        for wave, steps in plan.waves.items():
+            if wave == Wave.GATED:
+                continue
+            if wave == Wave.WORK and not is_away(outcomes):
+                outcomes += await self.gates.established(plan.waves.get(Wave.FOUNDATION, ()))
+            done = await self.write(steps, outcomes)
+            blocked = {each.ref for each in done if is_held_up(each)}
+            late += [step for step in steps if step.desired.ref in blocked]
+            outcomes += [each for each in done if each.ref not in blocked]
+        if late and not is_away(outcomes):
+            late = await self.past_stale(late, desired, outcomes)
+        gated = [*plan.waves.get(Wave.GATED, ()), *late]
+        if is_away(outcomes):
+            return [*outcomes, *await self.write(gated, outcomes)]
+        return [*outcomes, *await self.write_gated(gated, plan, outcomes)] if gated else outcomes
+
+    async def write(self, steps: Sequence[Step], before: Sequence[Outcome]) -> list[Outcome]:
+        """Write objects at the same time, unless the cluster is away or their CRD is not there."""
+        if is_away(before):
+            return [Pending(each.desired.ref, "the cluster stopped answering") for each in steps]
+        broken = crd_refs(each for each in before if isinstance(each, Failure))
+        ready = [each for each in steps if crd_of(each.desired) not in broken]
+        waiting: list[Outcome] = [
+            Pending(each.desired.ref, f"it waits for {crd_of(each.desired)}")
+            for each in steps
+            if crd_of(each.desired) in broken
+        ]
+        is_new = [each.desired.ref.group_kind.is_custom for each in ready]
+        written = await asyncio.gather(
+            *(
+                self.writer.write(each, is_new_kind=new)
+                for each, new in zip(ready, is_new, strict=True)
+            )
+        )
+        return [*written, *waiting]
+
+    async def past_stale(
+        self, late: list[Step], desired: DesiredSet, outcomes: list[Outcome]
+    ) -> list[Step]:
+        """Make webhook configurations anew that nobody answers for; what is still held up then."""
+        renewed = await self.renew_stale(desired)
+        if not renewed:
+            return late
+        refs = {each.ref for each in renewed}
+        outcomes[:] = [each for each in outcomes if each.ref not in refs] + renewed
+        done = await self.write(late, ())
+        blocked = {each.ref for each in done if is_held_up(each)}
+        outcomes += [each for each in done if each.ref not in blocked]
+        return [step for step in late if step.desired.ref in blocked]
+
+    async def renew_stale(self, desired: DesiredSet) -> list[Outcome]:
+        """Make webhook configurations of the set anew that nobody answers for."""
+        cleared = await self.gates.clear_stale(desired.objects.values())
+        anew = await self.write([Step(each, Verdict.CREATE) for each in cleared], ())
+        return [
+            Change(each.ref, Action.RECREATED) if isinstance(each, Change) else each
+            for each in anew
+        ]
+
+    async def write_gated(
+        self, steps: Sequence[Step], plan: Plan, before: Sequence[Outcome]
+    ) -> list[Outcome]:
+        """Write objects when the webhooks answer; those that must still wait when time is up."""
+        ends = asyncio.get_running_loop().time() + self.deadlines.webhook_seconds
+        services = sorted(plan.webhooks.services)
+        silent = await self.gates.silent(services, self.deadlines.webhook_seconds)
+        if silent:
+            return [Pending(each.desired.ref, waiting_for(silent)) for each in steps]
+        outcomes: list[Outcome] = []
+        rest = list(steps)
+        delay = 0.1
+        while True:
+            done = await self.write(rest, before)
+            blocked = {each.ref for each in done if is_held_up(each)}
+            outcomes += [each for each in done if each.ref not in blocked]
+            if not blocked:
+                return outcomes
+            if asyncio.get_running_loop().time() + delay > ends:
+                return [*outcomes, *(each for each in done if each.ref in blocked)]
+            rest = [step for step in rest if step.desired.ref in blocked]
+            await asyncio.sleep(delay)
+            delay = min(2.0, delay * 2)
+
+    async def with_rights(self, outcomes: list[Outcome], desired: DesiredSet) -> list[Outcome]:
+        """Failures for want of rights, completed by all rights that are missing there."""
+        forbidden = {
+            each.ref: desired.objects[each.ref]
+            for each in outcomes
+            if isinstance(each, Failure)
+            and each.why == Why.FORBIDDEN
+            and each.ref in desired.objects
+        }
+        if not forbidden:
+            return outcomes
+        places = {ref: (each.resource, ref.namespace) for ref, each in forbidden.items()}
+        try:
+            missing = await missing_rights(self.client, places.values())
+        except KubeError:
+            return outcomes
+        return [
+            with_denials(each, missing[places[each.ref]])
+            if isinstance(each, Failure) and each.ref in places
+            else each
+            for each in outcomes
+        ]
+
+    async def prune(self, objects: Sequence[Object]) -> ChangeSet:
+        """Delete members that are no longer wanted, then narrow the parent.
+
+        To be called when what is wanted works. When nothing was applied since the last time, it
+        asks the cluster nothing.
+        """
+        async with self.turn:
+            return await self.pruner.prune(await self.desired(objects))
+
+    async def uninstall(self) -> ChangeSet:
+        """Delete all members; CRDs stay, and Namespaces that were there before."""
+        async with self.turn:
+            self.ledger.records.clear()
+            self.prepared = None
+            return await self.pruner.uninstall()
+
+
+def is_away(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the cluster stopped answering on the way."""
+    return any(isinstance(each, Failure) and each.why == Why.UNANSWERED for each in outcomes)
+
+
+def is_held_up(outcome: Outcome) -> bool:
+    """Whether an object failed only because a webhook did not answer."""
+    return isinstance(outcome, Failure) and outcome.why == Why.WEBHOOK
+
+
+def stopped(step: Step) -> Outcome:
+    """The outcome for an object that cannot be written now."""
+    observed = step.observed
+    assert observed is not None
+    if step.verdict == Verdict.REFUSE:
+        return Failure(step.desired.ref, Why.OTHER_SET, other_set(observed))
+    held = f", and held by the finalizers {', '.join(observed.finalizers)}"
+    return Pending(step.desired.ref, "it is being deleted" + (held if observed.finalizers else ""))
+
+
+def with_denials(failure: Failure, denials: Iterable[Denial]) -> Failure:
+    """A failure that names more rights that are missing."""
+    return replace(failure, denials=tuple(sorted({*failure.denials, *denials})))

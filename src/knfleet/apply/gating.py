@@ -1,0 +1,113 @@
+"""Waiting until what later waves need is there: CRDs that are served, webhooks that answer."""
+
+import asyncio
+from collections.abc import Collection as Some
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from knfleet.api.core import CRDS, ENDPOINT_SLICES
+from knfleet.api.meta import Key
+from knfleet.apply.changes import Failure, Why
+from knfleet.apply.desired import Desired
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.plan import Step
+from knfleet.apply.readiness import State, absent, health, ready_endpoints
+from knfleet.apply.refs import CRD, WEBHOOK_CONFIGURATIONS, Ref
+from knfleet.apply.sight import Sight
+from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.webhooks import webhooks_of
+from knfleet.apply.writing import Deadlines
+from knfleet.kube.client import Client
+from knfleet.kube.errors import KubeError, NotFound
+
+A_LOOK_SECONDS = 5.0
+
+
+class Gates:
+    """Waits for CRDs and webhooks of one set."""
+
+    def __init__(
+        self, client: Client, applyset: ApplySet, sight: Sight, deadlines: Deadlines
+    ) -> None:
+        self.client = client
+        self.applyset = applyset
+        self.sight = sight
+        self.deadlines = deadlines
+
+    async def established(self, steps: Iterable[Step]) -> list[Failure]:
+        """Wait until new CRDs are served; those that are not when time is up."""
+        wanted = {
+            step.desired.ref.key: step.desired.ref
+            for step in steps
+            if step.desired.ref.group_kind == CRD and step.observed is None
+        }
+        if not wanted:
+            return []
+        try:
+            found = await follow(
+                self.client,
+                Collection(CRDS, labels=self.applyset.selector),
+                lambda found: all(
+                    key in found and health(found[key]).state != State.PROGRESSING for key in wanted
+                ),
+                seconds=self.deadlines.established_seconds,
+            )
+        except KubeError as error:
+            return [Failure(ref, Why.NOT_ESTABLISHED, str(error)) for ref in wanted.values()]
+        judged = [health(found[key]) if key in found else absent(wanted[key]) for key in wanted]
+        return [
+            Failure(each.ref, Why.NOT_ESTABLISHED, each.message)
+            for each in judged
+            if each.state != State.READY
+        ]
+
+    async def silent(self, services: Some[Key], seconds: float) -> list[Key]:
+        """Wait until Services have an endpoint that takes requests; those that have none."""
+        answers = await asyncio.gather(*(self.answers(each, seconds) for each in services))
+        return [each for each, answers in zip(services, answers, strict=True) if not answers]
+
+    async def answers(self, service: Key, seconds: float) -> bool:
+        """Whether a Service gets an endpoint in time."""
+        slices = await follow(
+            self.client,
+            Collection(
+                ENDPOINT_SLICES,
+                service.namespace,
+                f"kubernetes.io/service-name={service.name}",
+            ),
+            lambda found: ready_endpoints(found.values()) > 0,
+            seconds=seconds,
+        )
+        return ready_endpoints(slices.values()) > 0
+
+    async def clear_stale(self, wanted: Iterable[Desired]) -> list[Desired]:
+        """Delete webhook configurations of the set that nobody answers for, to be made anew.
+
+        One that an earlier install left behind, with the rules that its webhook filled in, would
+        refuse the very objects that the webhook needs to start. They are returned.
+        """
+        cleared: list[Desired] = []
+        for desired in wanted:
+            if desired.ref.group_kind not in WEBHOOK_CONFIGURATIONS:
+                continue
+            services = list(webhooks_of([desired]).services)
+            if not services or len(await self.silent(services, A_LOOK_SECONDS)) < len(services):
+                continue
+            observed = await self.sight.get(desired.resource, desired.ref.key)
+            if observed is None or observed.part_of not in {"", self.applyset.id}:
+                continue
+            with suppress(NotFound):
+                await self.client.delete(desired.resource, desired.ref.key, uid=observed.uid)
+            cleared.append(desired)
+        return cleared
+
+
+def waiting_for(services: Sequence[Key]) -> str:
+    """What to say of objects that wait for webhooks."""
+    names = ", ".join(map(str, services))
+    return f"it waits until the webhook answers: the Service {names} has no ready endpoint"
+
+
+def crd_refs(failures: Iterable[Failure]) -> set[Ref]:
+    """The CRDs among some failures."""
+    return {failure.ref for failure in failures if failure.ref.group_kind == CRD}

@@ -1,0 +1,164 @@
+"""What must be done to each object, decided from what is wanted and what is there.
+
+An object is left alone when it carries the hash of what is wanted and we still own every field that
+we applied: then nobody has changed it since (see `apply.fields`, and docs/decisions/0006).
+"""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from knfleet.api.meta import Object
+from knfleet.apply import marks
+from knfleet.apply.desired import Desired, DesiredSet
+from knfleet.apply.fields import Missing, contains, set_of, uncovered
+from knfleet.apply.observed import Observed
+from knfleet.apply.parts import part
+from knfleet.apply.refs import JOB, NAMESPACE, GroupKind, Ref
+from knfleet.apply.takeover import is_inherited
+from knfleet.apply.waves import Wave, in_waves
+from knfleet.apply.webhooks import Webhooks, webhooks_of
+
+AUTOSCALER = "kube-controller-manager"
+SCALED = frozenset({GroupKind("apps", "Deployment"), GroupKind("apps", "StatefulSet")})
+REPLICAS = ("f:spec", "f:replicas")
+
+
+class Verdict(StrEnum):
+    """What must be done to one object."""
+
+    KEEP = "keep"
+    CREATE = "create"
+    CONFIGURE = "configure"
+    ADOPT = "adopt"
+    """Take it over from the Go operator, then apply."""
+    WAIT = "wait"
+    """It is being deleted; it can be made anew when it is gone."""
+    REFUSE = "refuse"
+    """It belongs to another set."""
+
+
+class Step(Struct, frozen=True):
+    """One object, and what must be done to it."""
+
+    desired: Desired
+    verdict: Verdict
+    observed: Observed | None = None
+    missing: tuple[Missing, ...] = ()
+    """Fields that others changed since we applied the very same object."""
+
+    @property
+    def manifest(self) -> Object:
+        """What to apply."""
+        return fitted(self.desired, self.observed)
+
+
+class Plan(Struct, frozen=True):
+    """What must be done to all objects of a set, wave by wave."""
+
+    waves: Mapping[Wave, tuple[Step, ...]]
+    kept: tuple[Step, ...] = ()
+    stopped: tuple[Step, ...] = ()
+    """Objects that must wait, or are not ours to touch."""
+    webhooks: Webhooks = Webhooks()
+
+    @property
+    def steps(self) -> list[Step]:
+        """Everything that is to be written, in order."""
+        return [step for steps in self.waves.values() for step in steps]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be written."""
+        return not any(self.waves.values())
+
+
+class Context(Struct, frozen=True):
+    """What a decision depends on beside the object itself."""
+
+    set_id: str
+    adoptable: frozenset[str] = frozenset()
+    """Other sets whose objects may be taken, because those sets are gone."""
+    done_jobs: Mapping[str, str] = {}
+
+
+def decide(desired: Desired, observed: Observed | None, context: Context) -> Step:
+    """What must be done to one object."""
+    if observed is None:
+        done = context.done_jobs.get(str(desired.ref.key)) == desired.digest
+        is_done = done and desired.ref.group_kind == JOB
+        return Step(desired, Verdict.KEEP if is_done else Verdict.CREATE)
+    if observed.part_of not in {"", context.set_id} | context.adoptable:
+        # Several installations may share a Namespace; the first one keeps it.
+        shared = desired.ref.group_kind == NAMESPACE
+        return Step(desired, Verdict.KEEP if shared else Verdict.REFUSE, observed)
+    if observed.deleting:
+        return Step(desired, Verdict.WAIT, observed)
+    if is_inherited(observed):
+        return Step(desired, Verdict.ADOPT, observed)
+    if observed.part_of != context.set_id or observed.applied_hash != desired.digest:
+        return Step(desired, Verdict.CONFIGURE, observed)
+    missing = tuple(uncovered(observed.own, fitted(desired, observed)))
+    return Step(desired, Verdict.CONFIGURE if missing else Verdict.KEEP, observed, missing)
+
+
+def make_plan(
+    desired: DesiredSet,
+    observed: Mapping[Ref, Observed],
+    context: Context,
+    *,
+    trusted: Collection[Ref] = frozenset(),
+) -> Plan:
+    """What must be done; objects that are trusted to be as we left them are not looked at."""
+    webhooks = webhooks_of(desired.objects.values())
+    kept: list[Step] = []
+    stopped: list[Step] = []
+    waves: dict[Wave, tuple[Step, ...]] = {}
+    for wave, members in in_waves(desired.objects.values(), webhooks.gates).items():
+        steps: list[Step] = []
+        for each in members:
+            if each.ref in trusted:
+                kept.append(Step(each, Verdict.KEEP))
+                continue
+            step = decide(each, observed.get(each.ref), context)
+            match step.verdict:
+                case Verdict.KEEP:
+                    kept.append(step)
+                case Verdict.WAIT | Verdict.REFUSE:
+                    stopped.append(step)
+                case _:
+                    steps.append(step)
+        if steps:
+            waves[wave] = tuple(steps)
+    return Plan(waves, tuple(kept), tuple(stopped), webhooks)
+
+
+def fitted(desired: Desired, observed: Observed | None) -> Object:
+    """What to apply to an object as it is now: others keep what is theirs by right."""
+    manifest = desired.manifest
+    if observed is None:
+        return manifest
+    if desired.ref.group_kind in SCALED and is_autoscaled(observed):
+        spec = {name: value for name, value in manifest["spec"].items() if name != "replicas"}
+        manifest = {**manifest, "spec": spec}
+    if desired.ref.group_kind == NAMESPACE and observed.created_by:
+        manifest = with_annotation(manifest, marks.CREATED_BY, observed.created_by)
+    return manifest
+
+
+def with_annotation(manifest: Object, name: str, value: str) -> Object:
+    """A copy of a manifest with one more annotation."""
+    meta = manifest["metadata"]
+    annotations = {**part(meta, "annotations"), name: value}
+    return {**manifest, "metadata": {**meta, "annotations": annotations}}
+
+
+def is_autoscaled(observed: Observed) -> bool:
+    """Whether a HorizontalPodAutoscaler has set the replicas."""
+    return any(
+        entry.get("manager") == AUTOSCALER
+        and entry.get("subresource") == "scale"
+        and contains(set_of(entry), REPLICAS)
+        for entry in observed.managed
+    )

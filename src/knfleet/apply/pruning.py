@@ -1,0 +1,179 @@
+"""Prunes and uninstalls: finds all members by what the parent says, and lets the remover act."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from knfleet.api.core import JOBS
+from knfleet.api.meta import Resource
+from knfleet.apply.changes import Action, ChangeSet, Failure, Outcome, Pending, Why
+from knfleet.apply.desired import DesiredSet
+from knfleet.apply.inventory import Inventory
+from knfleet.apply.parents import Parents
+from knfleet.apply.prune import Member, Pruning, prune
+from knfleet.apply.readiness import State, health
+from knfleet.apply.refs import JOB, GroupKind, Ref
+from knfleet.apply.refusals import refusal
+from knfleet.apply.removal import Remover
+from knfleet.apply.sight import Sight
+from knfleet.apply.writing import Deadlines
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Forbidden
+
+ROUNDS = 3
+"""How often an uninstall goes over what is left, since webhooks may hold up the first time."""
+
+
+class Pruner:
+    """Deletes what is not wanted of one set."""
+
+    def __init__(
+        self, client: Client, parents: Parents, sight: Sight, deadlines: Deadlines
+    ) -> None:
+        self.client = client
+        self.parents = parents
+        self.applyset = parents.applyset
+        self.sight = sight
+        self.deadlines = deadlines
+        self.remover = Remover(client, self.applyset, sight, sight.ledger)
+        self.pruned: frozenset[Ref] | None = None
+        """What was wanted when nothing else was left, if nothing was applied since."""
+
+    def forget(self) -> None:
+        """Something is applied: look again."""
+        self.pruned = None
+
+    async def prune(self, desired: DesiredSet) -> ChangeSet:
+        """Delete members that are not wanted; then the parent lists what is wanted alone."""
+        wanted = desired.refs
+        if not wanted:
+            raise ValueError("nothing is wanted: use uninstall to delete everything")
+        if wanted == self.pruned:
+            return ChangeSet()
+        parent = await self.parents.read()
+        if not parent.is_marked:
+            return ChangeSet()
+        known = {each.ref.group_kind: each.resource for each in desired.objects.values()}
+        members, unseen = await self.members(parent.inventory, known)
+        pruning = prune(members, wanted, self.applyset)
+        result = ChangeSet.of(unseen) + await self.carry_out(pruning, "Background")
+        if result.settled:
+            jobs = await self.done_jobs(desired, parent.inventory.done_jobs)
+            narrow = Inventory(done_jobs=jobs).widened(wanted)
+            await self.parents.change(lambda _: with_home(narrow, self.applyset.key.namespace))
+            self.pruned = wanted
+        return result
+
+    async def uninstall(self) -> ChangeSet:
+        """Delete all members, whatever was wanted; the parent stays, and lists nothing."""
+        self.forget()
+        result = ChangeSet()
+        for _ in range(ROUNDS):
+            parent = await self.parents.read()
+            if parent.is_marked:
+                members, unseen = await self.members(parent.inventory, {})
+            else:
+                members, unseen = await self.sweep()
+            pruning = prune(members, frozenset(), self.applyset)
+            done = ChangeSet.of(unseen) + await self.carry_out(pruning, "Foreground")
+            result = ChangeSet(result.changes + done.changes, done.failures, done.pending)
+            if not any(each.why == Why.WEBHOOK for each in done.failures):
+                break
+        if result.settled and self.parents.parent is not None and self.parents.parent.version:
+            home = self.applyset.key.namespace
+            await self.parents.change(lambda _: with_home(Inventory(), home))
+        return result
+
+    async def carry_out(self, pruning: Pruning, propagation: str) -> ChangeSet:
+        """Delete and release; roles that may come back are written down before they go."""
+        parent = self.parents.parent
+        names: frozenset[str] = pruning.second_look
+        if parent is not None and parent.version:
+            names |= parent.inventory.second_look
+            await self.parents.change(lambda inventory: replace(inventory, second_look=names))
+        result = await self.remover.remove(
+            pruning, seconds=self.deadlines.gone_seconds, propagation=propagation
+        )
+        if names and not any(each.why == Why.UNANSWERED for each in result.failures):
+            ghosts = await self.remover.second_look(names)
+            known = set(result.by(Action.DELETED))
+            result += ChangeSet.of(each for each in ghosts if each.ref not in known or fails(each))
+        return result
+
+    async def members(
+        self, inventory: Inventory, known: Mapping[GroupKind, Resource]
+    ) -> tuple[list[Member], list[Outcome]]:
+        """All members in the kinds and namespaces that the parent lists, and what we cannot see."""
+        resources = dict(known)
+        hidden: list[Outcome] = []
+        if inventory.kinds - resources.keys():
+            for served in await self.client.discovery.resources():
+                resources.setdefault(GroupKind.of(served.resource), served.resource)
+            hidden = [self.hidden(each) for each in self.client.discovery.unavailable]
+        places = [
+            (resources[kind], namespace)
+            for kind in sorted(inventory.kinds & resources.keys())
+            for namespace in (sorted(inventory.namespaces) if resources[kind].namespaced else [""])
+        ]
+        members, unseen = await self.list_places(places)
+        lost = {each.group for each in inventory.kinds - resources.keys()}
+        return members, unseen + [each for each in hidden if each.ref.group in lost]
+
+    async def sweep(self) -> tuple[list[Member], list[Outcome]]:
+        """All members of any kind, when there is no parent to say where they are."""
+        served = await self.client.discovery.resources()
+        places = [(each.resource, "") for each in served if {"list", "delete"} <= each.verbs]
+        return await self.list_places(places)
+
+    async def list_places(
+        self, places: Iterable[tuple[Resource, str]]
+    ) -> tuple[list[Member], list[Outcome]]:
+        """The members in some kinds and namespaces."""
+        parts = await asyncio.gather(*(self.list_place(*place) for place in places))
+        members = {each.observed.uid: each for part, _ in parts for each in part}
+        return list(members.values()), [each for _, failed in parts for each in failed]
+
+    async def list_place(
+        self, resource: Resource, namespace: str
+    ) -> tuple[list[Member], list[Outcome]]:
+        """The members of one kind in one namespace, or why we may not see them."""
+        try:
+            found = await self.sight.members(resource, namespace)
+        except Forbidden as error:
+            ref = Ref(resource.group, resource.kind, namespace, "")
+            return [], [refusal(ref, error, "list")]
+        return [Member(resource, each) for each in found], []
+
+    def hidden(self, api_version: str) -> Failure:
+        """The failure for kinds whose own server is down: members of theirs may be there."""
+        group, _, _ = api_version.rpartition("/")
+        message = f"the server of {api_version} does not answer, so members may be there unseen"
+        return Failure(Ref(group, "", "", ""), Why.UNANSWERED, message, "list")
+
+    async def done_jobs(self, desired: DesiredSet, before: Mapping[str, str]) -> dict[str, str]:
+        """The wanted Jobs that are complete, or were when they were last seen."""
+        jobs = {ref: each for ref, each in desired.objects.items() if ref.group_kind == JOB}
+        done = {
+            str(ref.key): each.digest
+            for ref, each in jobs.items()
+            if before.get(str(ref.key)) == each.digest
+        }
+        for namespace in sorted({ref.namespace for ref in jobs}):
+            listing = await self.client.list(JOBS, namespace, labels=self.applyset.selector)
+            for manifest in listing.items:
+                ref = Ref.of(manifest)
+                if ref in jobs and health(manifest).state == State.READY:
+                    done[str(ref.key)] = jobs[ref].digest
+        return done
+
+
+def with_home(inventory: Inventory, namespace: str) -> Inventory:
+    """An inventory as it is read back: the parent's own namespace is always in it."""
+    home = frozenset([namespace]) if namespace else frozenset[str]()
+    return replace(inventory, namespaces=inventory.namespaces | home)
+
+
+def fails(outcome: Outcome) -> bool:
+    """Whether an outcome is no success."""
+    return isinstance(outcome, Failure | Pending)

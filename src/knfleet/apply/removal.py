@@ -1,0 +1,229 @@
+"""Deletes what must go, step by step, and makes sure that it is gone.
+
+Every deletion names the very object and state that was looked at, so nothing newer is hit. What
+does not go in time is reported with what holds it. One that fails stops no others, with one
+exception: while custom resources wait for their finalizers, the controllers that serve those stay.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from knfleet.api.core import CLUSTER_ROLES
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.apply import marks
+from knfleet.apply.changes import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.observed import Observed
+from knfleet.apply.prune import Member, Pruning, Removal, is_ghost
+from knfleet.apply.refs import Ref
+from knfleet.apply.refusals import refusal
+from knfleet.apply.sight import Ledger, Sight
+from knfleet.apply.waiting import Collection, follow
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Conflict, KubeError, NotFound
+
+ATTEMPTS = 5
+QUIET_SECONDS = 1.0
+"""How long the aggregation controller is given to bring a ClusterRole back."""
+LOOKS = 5
+
+
+class Remover:
+    """Deletes members of one set."""
+
+    def __init__(self, client: Client, applyset: ApplySet, sight: Sight, ledger: Ledger) -> None:
+        self.client = client
+        self.applyset = applyset
+        self.sight = sight
+        self.ledger = ledger
+
+    async def remove(
+        self, pruning: Pruning, *, seconds: float, propagation: str = "Background"
+    ) -> ChangeSet:
+        """Delete and release, one step after the other."""
+        outcomes: list[Outcome] = list(
+            await asyncio.gather(*(self.release(member) for member in pruning.released))
+        )
+        for step, members in pruning.removals.items():
+            how = propagation if step == Removal.WORKLOADS else "Background"
+            done = await self.remove_step(members, seconds=seconds, propagation=how)
+            outcomes += done
+            if any(blocks(step, outcome) for outcome in done):
+                rest = [each for each in pruning.members if each.ref not in refs_of(outcomes)]
+                outcomes += [Pending(each.ref, "it waits for others to go first") for each in rest]
+                break
+        return ChangeSet.of(outcomes)
+
+    async def remove_step(
+        self, members: Sequence[Member], *, seconds: float, propagation: str
+    ) -> list[Outcome]:
+        """Delete some objects at once, and wait until they are gone."""
+        self.ledger.forget(member.ref for member in members)
+        asked = await asyncio.gather(*(self.delete(each, propagation) for each in members))
+        failures = {failure.ref: failure for failure in asked if failure is not None}
+        going = [member for member in members if member.ref not in failures]
+        held = await self.gone(going, seconds)
+        outcomes: list[Outcome] = list(failures.values())
+        for member in going:
+            if member.ref in held:
+                outcomes.append(Pending(member.ref, still_there(held[member.ref])))
+            else:
+                outcomes.append(Change(member.ref, Action.DELETED))
+        return outcomes
+
+    async def delete(self, member: Member, propagation: str) -> Failure | None:
+        """Ask for the deletion of an object, in the state in which it is ours."""
+        observed: Observed | None = member.observed
+        try:
+            for _ in range(ATTEMPTS):
+                if observed is None or observed.uid != member.observed.uid or observed.deleting:
+                    return None
+                if observed.part_of != self.applyset.id:
+                    return Failure(member.ref, Why.OTHER_SET, other_set(observed), "delete")
+                if await self.try_delete(member.resource, observed, propagation):
+                    return None
+                observed = await self.sight.get(member.resource, member.ref.key)
+        except KubeError as error:
+            return refusal(member.ref, error, "delete")
+        message = "it changes faster than it can be deleted"
+        return Failure(member.ref, Why.CONFLICT, message, "delete")
+
+    async def try_delete(self, resource: Resource, observed: Observed, propagation: str) -> bool:
+        """Ask for the deletion of an object in one state; whether it was in that state."""
+        try:
+            await self.client.delete(
+                resource,
+                observed.ref.key,
+                uid=observed.uid,
+                resource_version=observed.version,
+                propagation=propagation,
+            )
+        except Conflict:
+            return False
+        except NotFound:
+            pass
+        return True
+
+    async def gone(self, members: Sequence[Member], seconds: float) -> dict[Ref, Object]:
+        """Wait until objects are gone; those that are still there when time is up."""
+        by_place: defaultdict[tuple[Resource, str], list[Member]] = defaultdict(list)
+        for member in members:
+            by_place[member.resource, member.ref.namespace].append(member)
+        held = await asyncio.gather(
+            *(
+                self.gone_from(resource, namespace, some, seconds)
+                for (resource, namespace), some in by_place.items()
+            )
+        )
+        return {Ref.of(manifest): manifest for part in held for manifest in part}
+
+    async def gone_from(
+        self, resource: Resource, namespace: str, members: Sequence[Member], seconds: float
+    ) -> list[Object]:
+        """The same for one kind and namespace; a list is enough when all are gone at once."""
+        uids = {member.observed.uid for member in members}
+        try:
+            left = await self.sight.members(resource, namespace)
+            if uids.isdisjoint(each.uid for each in left):
+                return []
+            found = await follow(
+                self.client,
+                Collection(resource, namespace, self.applyset.selector, metadata_only=True),
+                lambda found: uids.isdisjoint(map(uid_of, found.values())),
+                seconds=seconds,
+            )
+        except NotFound:
+            return []
+        return [manifest for manifest in found.values() if uid_of(manifest) in uids]
+
+    async def release(self, member: Member) -> Outcome:
+        """Let an object stay, without our marks, so that another set can have it."""
+        gone = {marks.APPLIED_HASH: None, marks.CREATED_BY: None}
+        patch: Object = {
+            "metadata": {"uid": member.observed.uid, "labels": {marks.PART_OF: None}}
+            | {"annotations": gone}
+        }
+        self.ledger.forget([member.ref])
+        try:
+            await self.client.patch(member.resource, member.ref.key, patch)
+        except (NotFound, Conflict):
+            return Change(member.ref, Action.RELEASED)
+        except KubeError as error:
+            return refusal(member.ref, error, "patch")
+        return Change(member.ref, Action.RELEASED)
+
+    async def second_look(self, names: Iterable[str]) -> list[Outcome]:
+        """Delete ClusterRoles that the aggregation controller brought back after their deletion.
+
+        It works from a memory that is a moment old, so it may write a role that has just gone, and
+        so create it anew, without labels: only its name and its one field manager tell it.
+        """
+        wanted = sorted(names)
+        outcomes: dict[Ref, Outcome] = {}
+        for _ in range(LOOKS):
+            ghosts = await self.ghosts(wanted)
+            if not ghosts:
+                break
+            for ghost in ghosts:
+                outcomes[ghost.ref] = await self.delete_ghost(ghost)
+        return list(outcomes.values())
+
+    async def ghosts(self, names: list[str]) -> list[Observed]:
+        """Roles of these names that came back within a short while."""
+        found: dict[Key, Object] = await follow(
+            self.client,
+            Collection(CLUSTER_ROLES, metadata_only=True),
+            lambda found: any(Key("", name) in found for name in names),
+            seconds=QUIET_SECONDS,
+        )
+        there = [name for name in names if Key("", name) in found]
+        seen = [await self.sight.get(CLUSTER_ROLES, Key("", name)) for name in there]
+        return [each for each in seen if each is not None and is_ghost(each)]
+
+    async def delete_ghost(self, ghost: Observed) -> Outcome:
+        """Delete one of them, in the state that was looked at."""
+        try:
+            await self.client.delete(
+                CLUSTER_ROLES, ghost.ref.key, uid=ghost.uid, resource_version=ghost.version
+            )
+        except (NotFound, Conflict):
+            return Pending(ghost.ref, "the cluster keeps writing it")
+        except KubeError as error:
+            return refusal(ghost.ref, error, "delete")
+        return Change(ghost.ref, Action.DELETED)
+
+
+def blocks(step: Removal, outcome: Outcome) -> bool:
+    """Whether later steps must wait: finalizers of custom resources need their controllers."""
+    if isinstance(outcome, Failure):
+        return outcome.why == Why.UNANSWERED
+    return isinstance(outcome, Pending) and step == Removal.CUSTOM
+
+
+def refs_of(outcomes: Iterable[Outcome]) -> set[Ref]:
+    """The objects of some outcomes."""
+    return {outcome.ref for outcome in outcomes}
+
+
+def uid_of(manifest: Object) -> str:
+    """The uid of an object."""
+    return str(manifest["metadata"].get("uid", ""))
+
+
+def still_there(manifest: Object) -> str:
+    """Why an object that was deleted is still there."""
+    finalizers = manifest["metadata"].get("finalizers") or ()
+    if finalizers:
+        return f"it is being deleted, and held by the finalizers {', '.join(finalizers)}"
+    return "it is being deleted"
+
+
+def other_set(observed: Observed) -> str:
+    """What to say of an object that is not ours to touch."""
+    if not observed.part_of:
+        return f"it no longer carries the label {marks.PART_OF}, so it is left alone"
+    return (
+        f"it belongs to the set {observed.part_of} ({marks.PART_OF}); it is left alone."
+        " When that set is gone, remove the label"
+    )

@@ -1,0 +1,182 @@
+"""What is there: from informers, else from memory while it is fresh, else by lists.
+
+Only metadata is read. What no informer knows is looked up by name, since an object that is no
+member yet may be the Go operator's, or somebody else's.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+
+from msgspec import Struct
+
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.apply.changes import Failure
+from knfleet.apply.desired import Desired
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.observed import Observed, is_newer, observe
+from knfleet.apply.refs import Ref
+from knfleet.apply.refusals import refusal
+from knfleet.apply.watching import SetWatch
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Forbidden, NotFound
+
+FEW = 3
+"""So many objects of a kind and namespace are looked up one by one; more, by one list of all."""
+
+
+class Applied(Struct, frozen=True):
+    """What we know of an object because we wrote or checked it ourselves."""
+
+    digest: str
+    version: str
+    checked_at: float
+
+
+class Ledger:
+    """The objects that this process knows to be as they should be, and since when."""
+
+    def __init__(self, now: Callable[[], float], fresh_seconds: float) -> None:
+        self.now = now
+        self.fresh_seconds = fresh_seconds
+        self.records: dict[Ref, Applied] = {}
+
+    def note(self, ref: Ref, digest: str, version: str) -> None:
+        """An object is as it should be at this version."""
+        self.records[ref] = Applied(digest, version, self.now())
+
+    def forget(self, refs: Iterable[Ref]) -> None:
+        """Look at these again."""
+        for ref in refs:
+            self.records.pop(ref, None)
+
+    def is_fresh(self, record: Applied) -> bool:
+        """Whether a record is young enough to be believed without a look."""
+        return self.now() - record.checked_at < self.fresh_seconds
+
+
+class Seen(Struct, frozen=True):
+    """What is there, and what is known to be right without a look."""
+
+    objects: dict[Ref, Observed]
+    trusted: frozenset[Ref]
+    failures: tuple[Failure, ...] = ()
+    """Objects that we may not even look at."""
+
+
+class Sight:
+    """Looks at one set in one cluster."""
+
+    def __init__(
+        self, client: Client, applyset: ApplySet, ledger: Ledger, watch: SetWatch | None = None
+    ) -> None:
+        self.client = client
+        self.applyset = applyset
+        self.ledger = ledger
+        self.watch = watch
+
+    async def look(self, wanted: Collection[Desired]) -> Seen:
+        """What is there of the wanted objects."""
+        by_resource: defaultdict[Resource, list[Desired]] = defaultdict(list)
+        for desired in wanted:
+            by_resource[desired.resource].append(desired)
+        objects: dict[Ref, Observed] = {}
+        trusted: set[Ref] = set()
+        unseen: list[tuple[Resource, list[Desired]]] = []
+        for resource, members in by_resource.items():
+            rest = self.remembered(members, objects, trusted)
+            if rest:
+                unseen.append((resource, rest))
+        failures: list[Failure] = []
+        looks = [self.try_look_up(resource, rest) for resource, rest in unseen]
+        for found, failed in await asyncio.gather(*looks):
+            objects.update(found)
+            failures += failed
+        return Seen(objects, frozenset(trusted), tuple(failures))
+
+    async def try_look_up(
+        self, resource: Resource, members: list[Desired]
+    ) -> tuple[dict[Ref, Observed], list[Failure]]:
+        """Some objects of one kind, or why we may not look."""
+        try:
+            return await self.look_up(resource, members), []
+        except Forbidden as error:
+            return {}, [refusal(desired.ref, error, "list") for desired in members]
+
+    def remembered(
+        self, members: list[Desired], objects: dict[Ref, Observed], trusted: set[Ref]
+    ) -> list[Desired]:
+        """Sort objects into seen and trusted; what remains must be asked for."""
+        kind = members[0].ref.group_kind
+        informer = self.watch.informer(kind) if self.watch is not None else None
+        rest: list[Desired] = []
+        for desired in members:
+            record = self.ledger.records.get(desired.ref)
+            is_right = record is not None and record.digest == desired.digest
+            if informer is None:
+                if record is not None and is_right and self.ledger.is_fresh(record):
+                    trusted.add(desired.ref)
+                else:
+                    rest.append(desired)
+                continue
+            known = informer.get(desired.ref.key)
+            reached = informer.resource_version if known is None else version_of(known)
+            is_behind = record is not None and is_newer(record.version, reached)
+            is_same = record is not None and known is not None and record.version == reached
+            if is_right and (is_same or is_behind):
+                trusted.add(desired.ref)
+            elif known is not None and not is_behind:
+                objects[desired.ref] = observe(known)
+            else:
+                rest.append(desired)
+        return rest
+
+    async def look_up(self, resource: Resource, members: list[Desired]) -> dict[Ref, Observed]:
+        """Some objects of one kind, by name, or by lists where there are many."""
+        by_namespace: defaultdict[str, list[str]] = defaultdict(list)
+        for desired in members:
+            by_namespace[desired.ref.namespace].append(desired.ref.name)
+        looks = [
+            self.list_some(resource, namespace, names) for namespace, names in by_namespace.items()
+        ]
+        found = [each for part in await asyncio.gather(*looks) for each in part]
+        refs = {desired.ref for desired in members}
+        return {each.ref: each for each in found if each.ref in refs}
+
+    async def list_some(
+        self, resource: Resource, namespace: str, names: list[str]
+    ) -> list[Observed]:
+        """Objects of one kind and namespace."""
+        if len(names) > FEW:
+            return await self.list(resource, namespace)
+        selectors = [f"metadata.name={name}" for name in names]
+        parts = await asyncio.gather(
+            *(self.list(resource, namespace, fields=each) for each in selectors)
+        )
+        return [each for part in parts for each in part]
+
+    async def get(self, resource: Resource, key: Key) -> Observed | None:
+        """One object, as it is now."""
+        found = await self.list(resource, key.namespace, fields=f"metadata.name={key.name}")
+        return found[0] if found else None
+
+    async def members(self, resource: Resource, namespace: str = "") -> list[Observed]:
+        """The members of one kind."""
+        return await self.list(resource, namespace, labels=self.applyset.selector)
+
+    async def list(
+        self, resource: Resource, namespace: str, *, labels: str = "", fields: str = ""
+    ) -> list[Observed]:
+        """Objects of one kind; none when the cluster does not serve it."""
+        try:
+            listing = await self.client.list(
+                resource, namespace, labels=labels, fields=fields, metadata_only=True
+            )
+        except NotFound:
+            return []
+        return [observe(item) for item in listing.items]
+
+
+def version_of(manifest: Object) -> str:
+    """The resource version of an object."""
+    return str(manifest["metadata"].get("resourceVersion", ""))

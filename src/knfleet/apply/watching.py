@@ -1,0 +1,126 @@
+"""Informers on the members of one set: what is there, without asking.
+
+Most kinds are watched by metadata alone; those that are judged by their status are watched with it.
+Each kind costs a connection, so the caller chooses which kinds are worth one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+from msgspec import Struct
+
+from knfleet.api.meta import Object, Resource
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.observed import Observed, observe, slim, slim_workload
+from knfleet.apply.readiness import JUDGES, Summary, summarize
+from knfleet.apply.refs import CRD, NAMESPACE, GroupKind, Ref
+from knfleet.kube.client import Client
+from knfleet.kube.informer import Change, Informer
+
+JUDGED = frozenset(JUDGES) - {CRD, NAMESPACE}
+"""Kinds whose status tells whether they work; CRDs are too large to keep, and settle at once."""
+
+
+class Noticed(Struct, frozen=True):
+    """A member that appeared, changed or went; without an observation it is no longer a member."""
+
+    ref: Ref
+    observed: Observed | None
+    version: str
+    """The resource version at which it happened."""
+
+
+class SetWatch:
+    """Keeps the metadata of a set's members in memory."""
+
+    def __init__(self, client: Client, applyset: ApplySet) -> None:
+        self.client = client
+        self.applyset = applyset
+        self.informers: dict[GroupKind, Informer] = {}
+        self.handlers: list[Callable[[Noticed], None]] = []
+        self.changed = asyncio.Event()
+        self.wanted = asyncio.Event()
+
+    def follow(self, resources: Iterable[Resource]) -> None:
+        """Watch these kinds from now on, beside those that are watched already."""
+        for resource in resources:
+            kind = GroupKind.of(resource)
+            if kind in self.informers:
+                continue
+            judged = kind in JUDGED
+            informer = Informer(
+                self.client,
+                resource,
+                labels=self.applyset.selector,
+                metadata_only=not judged,
+                trim=slim_workload if judged else slim,
+            )
+            informer.on_change(self.notice)
+            self.informers[kind] = informer
+        self.wanted.set()
+
+    def on_change(self, handler: Callable[[Noticed], None]) -> None:
+        """Call a function with everything that happens to a member; it must not block."""
+        self.handlers.append(handler)
+
+    def notice(self, change: Change) -> None:
+        """Hear of a change from an informer."""
+        self.changed.set()
+        known = change.new or change.old
+        if known is None or not self.handlers:
+            return
+        version = known["metadata"].get("resourceVersion", "")
+        noticed = Noticed(
+            Ref.of(known), None if change.new is None else observe(change.new), version
+        )
+        for handler in self.handlers:
+            handler(noticed)
+
+    async def run(self) -> None:
+        """Follow all kinds, and those that are added later, until cancelled."""
+        running: set[GroupKind] = set()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self.wanted.clear()
+                for kind in self.informers.keys() - running:
+                    running.add(kind)
+                    group.create_task(self.informers[kind].run())
+                await self.wanted.wait()
+
+    async def synced(self) -> None:
+        """Wait until everything that is there is known."""
+        for informer in list(self.informers.values()):
+            await informer.synced.wait()
+
+    def informer(self, kind: GroupKind) -> Informer | None:
+        """The informer of a kind, when it knows everything that is there."""
+        informer = self.informers.get(kind)
+        return informer if informer is not None and informer.synced.is_set() else None
+
+    def found(self) -> Mapping[Ref, Object]:
+        """The members of all kinds that are judged by their status."""
+        return {
+            Ref.of(manifest): manifest
+            for kind, informer in self.informers.items()
+            if kind in JUDGED
+            for manifest in informer.items()
+        }
+
+    def summary(self, wanted: Iterable[Ref]) -> Summary:
+        """How the wanted members are that can be judged."""
+        return summarize((ref for ref in wanted if ref.group_kind in JUDGED), self.found())
+
+    async def progress(self, wanted: Iterable[Ref]) -> AsyncIterator[Summary]:
+        """How the members are, again whenever that changes; ends when all are ready."""
+        refs = [ref for ref in wanted if ref.group_kind in JUDGED]
+        await self.synced()
+        before: Summary | None = None
+        while True:
+            self.changed.clear()
+            now = self.summary(refs)
+            if now != before:
+                yield now
+                before = now
+            if now.is_ready:
+                return
+            await self.changed.wait()

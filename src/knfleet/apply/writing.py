@@ -1,0 +1,171 @@
+"""One object at a time: adopt it, apply it, or make it anew.
+
+Every error of the server becomes a failure of that object. Jobs are the one kind that is deleted
+and made anew when a field cannot be changed; for all others that would be a loss that nobody asked
+for, so they are reported.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from knfleet.api.core import NAMESPACES
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.apply import marks
+from knfleet.apply.changes import Action, Change, Outcome, Why
+from knfleet.apply.desired import Desired
+from knfleet.apply.fields import lost, set_of
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.observed import Observed, observe
+from knfleet.apply.plan import Step, Verdict, with_annotation
+from knfleet.apply.refs import JOB, NAMESPACE
+from knfleet.apply.refusals import reason_of, refusal
+from knfleet.apply.sight import Ledger
+from knfleet.apply.takeover import takeover_patch
+from knfleet.apply.waiting import Collection, follow
+from knfleet.kube.client import Client
+from knfleet.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
+from knfleet.kube.retry import backoff
+
+PASSING = frozenset({Why.CONFLICT, Why.NOT_ESTABLISHED})
+"""Failures that are over when the same is tried again."""
+BACKOFF_SECONDS = 0.1
+BACKOFF_LIMIT_SECONDS = 2
+
+
+class Deadlines(Struct, frozen=True):
+    """How long each kind of waiting may take."""
+
+    passing_seconds: float = 10
+    """For conflicts, and for kinds that the server is about to serve."""
+    established_seconds: float = 30
+    webhook_seconds: float = 30
+    gone_seconds: float = 60
+
+
+class Writer:
+    """Writes the objects of one set."""
+
+    def __init__(
+        self, client: Client, applyset: ApplySet, ledger: Ledger, deadlines: Deadlines
+    ) -> None:
+        self.client = client
+        self.applyset = applyset
+        self.ledger = ledger
+        self.deadlines = deadlines
+
+    async def write(self, step: Step, *, is_new_kind: bool = False) -> Outcome:
+        """Do to an object what must be done; a kind that is new may not be served yet."""
+        ends = asyncio.get_running_loop().time() + self.deadlines.passing_seconds
+        failures = 0
+        while True:
+            try:
+                return await self.try_write(step)
+            except KubeError as error:
+                why = reason_of(error)
+                failures += 1
+                delay = backoff(failures, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
+                is_passing = why in PASSING or (is_new_kind and why == Why.UNKNOWN_KIND)
+                if not is_passing or asyncio.get_running_loop().time() + delay > ends:
+                    self.ledger.forget([step.desired.ref])
+                    return refusal(step.desired.ref, error)
+            await asyncio.sleep(delay)
+
+    async def try_write(self, step: Step) -> Change:
+        """The same, once."""
+        desired, observed = step.desired, step.observed
+        manifest = step.manifest
+        if step.verdict == Verdict.ADOPT:
+            await self.adopt(desired.resource, desired.ref.key)
+        if step.verdict == Verdict.CREATE and desired.ref.group_kind == NAMESPACE:
+            manifest = await self.found_namespace(manifest)
+        try:
+            result = await self.client.apply(desired.resource, manifest, manager=marks.MANAGER)
+        except Invalid as error:
+            if reason_of(error) != Why.IMMUTABLE or desired.ref.group_kind != JOB:
+                raise
+            result = await self.recreate(desired)
+            return self.done(step, result, Action.RECREATED)
+        if observed is None:
+            return self.done(step, result, Action.CREATED)
+        is_same = result["metadata"]["resourceVersion"] == observed.version
+        return self.done(step, result, Action.UNCHANGED if is_same else Action.CONFIGURED)
+
+    def done(self, step: Step, result: Object, action: Action) -> Change:
+        """Remember what was written, and say it."""
+        desired = step.desired
+        self.ledger.note(desired.ref, desired.digest, result["metadata"]["resourceVersion"])
+        return Change(
+            desired.ref,
+            action,
+            taken_from=losers(step.observed, observe(result)),
+            fields=tuple(each.field for each in step.missing),
+            adopted=step.verdict == Verdict.ADOPT,
+        )
+
+    async def adopt(self, resource: Resource, key: Key) -> None:
+        """Make ours what the Go operator owns of an object."""
+        fields = f"metadata.name={key.name}"
+        found = await self.client.list(resource, key.namespace, fields=fields, metadata_only=True)
+        for manifest in found.items:
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            await self.client.patch(resource, key, takeover_patch(manifest, now))
+
+    async def found_namespace(self, manifest: Object) -> Object:
+        """Create a Namespace, and remember on it that we did; nobody else's gets that mark.
+
+        An apply cannot tell whether it created something, hence the separate request.
+        """
+        meta = manifest["metadata"]
+        # The bare marks alone: fields that are created are not dropped by a later apply.
+        bare: Object = {
+            "apiVersion": manifest["apiVersion"],
+            "kind": manifest["kind"],
+            "metadata": {
+                "name": meta["name"],
+                "labels": {marks.PART_OF: self.applyset.id},
+                "annotations": {marks.CREATED_BY: self.applyset.id},
+            },
+        }
+        try:
+            await self.client.create(NAMESPACES, bare)
+        except AlreadyExists:
+            return manifest
+        return with_annotation(manifest, marks.CREATED_BY, self.applyset.id)
+
+    async def recreate(self, desired: Desired) -> Object:
+        """Replace an object that cannot be changed."""
+        resource, key = desired.resource, desired.ref.key
+        try:
+            live = await self.client.get(resource, key.name, key.namespace)
+            uid = live["metadata"]["uid"]
+            await self.client.delete(resource, key, uid=uid, propagation="Background")
+            await follow(
+                self.client,
+                Collection(resource, key.namespace, "", f"metadata.name={key.name}", True),
+                lambda found: all(each["metadata"]["uid"] != uid for each in found.values()),
+                seconds=self.deadlines.gone_seconds,
+            )
+        except (NotFound, Conflict):
+            pass  # somebody else deleted it, which is as good
+        return await self.client.apply(resource, desired.manifest, manager=marks.MANAGER)
+
+
+def losers(before: Observed | None, after: Observed) -> tuple[str, ...]:
+    """Field managers that own less of an object than before."""
+    if before is None:
+        return ()
+    later = {identity(entry): set_of(entry) for entry in after.others}
+    names = {
+        str(entry.get("manager", ""))
+        for entry in before.others
+        if entry.get("manager") not in {marks.MANAGER, marks.LEGACY_MANAGER}
+        and lost(set_of(entry), later.get(identity(entry), {}))
+    }
+    return tuple(sorted(names))
+
+
+def identity(entry: Object) -> tuple[str, str, str]:
+    """What tells one entry of managedFields from another."""
+    return entry.get("manager", ""), entry.get("operation", ""), entry.get("subresource", "")
