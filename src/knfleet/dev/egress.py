@@ -162,7 +162,8 @@ class Gate(Half):
 
     def refuse(self, code: int, why: str) -> None:
         """Tell the API server why there is no connection."""
-        if self.transport is not None:
+        # A TLS handshake that failed has closed the connection already.
+        if self.transport is not None and not self.transport.is_closing():
             self.transport.write(answer(code, why))
             self.transport.close()
 
