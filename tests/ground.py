@@ -76,8 +76,15 @@ class Pool:
                 try:
                     await reset(client, self.folder, name)
                 except GroundError:
-                    await self.ground.renew(name)
-            self.used.add(name)
+                    await self.renew(name)
+            else:
+                await remember(client, self.folder, name)
+                self.used.add(name)
+
+    async def renew(self, name: str) -> None:
+        """Replace a cluster by a new one, whatever is in it."""
+        await self.ground.renew(name)
+        async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
             await remember(client, self.folder, name)
 
     def close(self) -> None:

@@ -76,11 +76,12 @@ async def test_a_cluster_that_resists_is_replaced(pool: Pool, lend: Lend) -> Non
     async with Client(hub.connection) as client:
         await client.create(CONFIG_MAPS, {"metadata": {"name": "old"}}, "default")
 
-    await pool.ground.renew("hub")
+    await pool.renew("hub")
 
     async with Client(hub.connection) as client:
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAPS, "old", "default")
+    await lend(1)
 
 
 BLOCKED = """
