@@ -15,8 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fakes.proxies import Wire
-from tests.server.contender import Setup
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
@@ -26,6 +24,8 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.election import Timing
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
+from tests.fakes.proxies import Wire
+from tests.server.contender import Setup
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60

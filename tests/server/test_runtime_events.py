@@ -5,13 +5,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tests.fakes.proxies import Wire
-
 from knfleet.api.core import CONFIG_MAPS, EVENTS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key, Object
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.events import EventOptions, Events
+from tests.fakes.proxies import Wire
 
 
 class Outcomes:

@@ -8,7 +8,7 @@ from typing import Any
 from knfleet.api.core import DEPLOYMENTS, JOBS, PODS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev.node.manifests import condition_is_true, is_ready, rows, status_of, table
-from knfleet.kube.client import Client, Selection
+from knfleet.kube.client import Client
 from knfleet.kube.watch import WatchEvent
 from tests.ground import Lent
 
