@@ -11,8 +11,8 @@ from knfleet.dev import binaries, ports, processes
 from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder
-from knfleet.dev.reset import reset
-from knfleet.kube.client import Client
+from knfleet.dev.reset import remember, reset
+from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 
 
@@ -21,6 +21,10 @@ def kubectl() -> str:
     tools, notes = binaries.search(binaries.cache_folder())
     assert "kubectl" in tools, f"run `make ground` first; {notes}"
     return str(tools["kubectl"].path)
+
+
+FEW_AT_ONCE = Options(concurrency=6)
+"""Sixty small lists are not worth sixty connections."""
 
 
 class Lent(Struct, frozen=True):
@@ -53,9 +57,8 @@ class Pool:
         async with asyncio.timeout(240):
             state = await self.ground.up(count - 1)
             names = [cluster.name for cluster in state.clusters][:count]
-            for name in self.used & set(names):
+            for name in names:
                 await self.clean(name)
-            self.used |= set(names)
         return [
             Lent(
                 name,
@@ -68,11 +71,14 @@ class Pool:
 
     async def clean(self, name: str) -> None:
         """Make a used cluster like new; one that resists is replaced."""
-        try:
-            async with Client(self.ground.connection(name)) as client:
-                await reset(client, self.folder, name)
-        except GroundError:
-            await self.ground.renew(name)
+        async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
+            if name in self.used:
+                try:
+                    await reset(client, self.folder, name)
+                except GroundError:
+                    await self.ground.renew(name)
+            self.used.add(name)
+            await remember(client, self.folder, name)
 
     def close(self) -> None:
         """Take everything down, and make sure that nothing is left."""

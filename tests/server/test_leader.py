@@ -12,8 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
+import psutil
 import pytest
 
 from knfleet.api.core import LEASES
@@ -21,15 +23,19 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import NotFound
+from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.election import Timing
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
 from tests.fakes.proxies import Wire
 from tests.server.contender import Setup
+<<<<<<< HEAD
+=======
+from tests.server.controlplane import control_plane, process
+>>>>>>> main
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
-SHORT = Timing(lease_seconds=3, renew_seconds=2, retry_seconds=0.4)
+SHORT = Timing(lease_seconds=4, renew_seconds=3, retry_seconds=0.4)
 
 
 class Strait(Wire):
@@ -206,7 +212,7 @@ async def reap(process: asyncio.subprocess.Process) -> None:
 async def arena(hub: Connection, folder: Path, timing: Timing) -> AsyncGenerator[Arena]:
     """A place to compete, which leaves nothing behind."""
     made = Arena(hub, folder, timing)
-    async with asyncio.timeout(2 * DEADLINE_SECONDS), made.stack:
+    async with asyncio.timeout(4 * DEADLINE_SECONDS), made.stack:
         yield made
         made.assert_never_two()
 
@@ -313,6 +319,40 @@ async def test_takeover_at_full_size(hub_connection: Connection, tmp_path: Path)
         assert begins["third"] - killed < 20
 
 
+async def test_a_server_that_crashes_and_comes_back_finds_one_leader(tmp_path: Path):
+    """The old one if it was quick, else another; never both."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with control_plane(folder) as connection:
+        timing = Timing(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
+        async with arena(connection, tmp_path, timing) as place:
+            for identity in ("a", "b"):
+                await place.start(identity)
+            await place.leader()
+
+            async with restarted(connection, folder):
+                await place.leader(after=time.monotonic() + timing.lease_seconds)
+
+
+@asynccontextmanager
+async def restarted(connection: Connection, folder: Path) -> AsyncGenerator[None]:
+    """The cluster with its API server killed and started anew."""
+    port = f"--secure-port={urlsplit(connection.endpoint.server).port}"
+    children = psutil.Process().children()
+    (old,) = [child for child in children if port in child.cmdline()]
+    command = old.cmdline()
+    old.kill()
+    await asyncio.to_thread(old.wait, 20)
+    with process(folder / "again.log", *command):
+        async with Client(connection) as client:
+            while True:
+                with suppress(KubeError):
+                    await client.raw("GET", "/readyz", deadline=2)
+                    break
+                await asyncio.sleep(0.1)
+        yield
+
+
 @asynccontextmanager
 async def leading(client: Client, name: str) -> AsyncGenerator[Leader]:
     """A leader in this process."""
@@ -346,7 +386,7 @@ async def test_the_record_is_the_one_that_client_go_reads(hub: Client):
     released = await hub.get(LEASES, "record", "default")
 
     spec = held["spec"]
-    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("me", 3)
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("me", 4)
     assert spec["leaseTransitions"] == 0
     for name in ("acquireTime", "renewTime"):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", spec[name])

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from knfleet.api.core import NODES, SERVICE_ACCOUNTS
-from knfleet.dev import binaries, controlplane, pki, ports, processes, reset
+from knfleet.dev import binaries, controlplane, pki, ports, processes
 from knfleet.dev.controlplane import API_SERVER, CONTROLLER_MANAGER, ETCD, NODE
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import ClusterState, Folder, State, locked, write_private
@@ -29,7 +29,7 @@ from knfleet.kube.errors import KubeError
 
 MOST_SPOKES = 60
 READY_SECONDS = 180.0
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.1
 PORT_SECONDS = 3.0
 NEEDED_BYTES = 200 * 2**20
 STOPPING_ORDER = (NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
@@ -90,7 +90,11 @@ class Ground:
         added = tuple(
             ClusterState(name, first + n, port, new_prefix(name))
             for n, (name, port) in enumerate(
-                zip(new, ports.reserve(len(new), self.port_range), strict=True)
+                zip(
+                    new,
+                    ports.reserve(len(new), self.port_range, self.folder.state_file),
+                    strict=True,
+                )
             )
         )
         return State(clusters=state.clusters + added)
@@ -115,8 +119,8 @@ class Ground:
             async with asyncio.TaskGroup() as group:
                 for cluster in state.clusters:
                     group.create_task(bring(cluster))
-        except* GroundError as errors:
-            raise first(errors) from None
+        except* (GroundError, KubeError) as errors:
+            raise GroundError(str(first(errors))) from None
 
     async def bring_up_one(self, cluster: ClusterState, tools: binaries.Toolset) -> None:
         """One cluster, ready."""
@@ -146,7 +150,6 @@ class Ground:
             await self.wait(
                 node, lambda: node_ready(client), f"the node of {cluster.name} is not ready"
             )
-            await reset.remember(client, self.folder, cluster.name)
 
     def connection(self, name: str) -> Connection:
         """The administrator's connection to a cluster."""
@@ -280,7 +283,7 @@ async def becomes_free(port: int) -> bool:
     return True
 
 
-def first(errors: BaseExceptionGroup[GroundError]) -> GroundError:
+def first(errors: BaseExceptionGroup[Exception]) -> BaseException:
     """The first of several errors that happened at once."""
     error = errors.exceptions[0]
     return first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,7 +1,8 @@
 """Ports that nobody else will take: free, on loopback, and below the ephemeral range.
 
-A port is reserved in a file that all runs on this machine share, because between choosing it and
-a server listening on it there are seconds in which another run could choose it too.
+A port is reserved in a file that all of a user's runs share: between choosing it and a server
+listening on it there are seconds in which another run could choose it too, and a cluster whose
+server was killed must find its port again.
 """
 
 import contextlib
@@ -11,13 +12,25 @@ from pathlib import Path
 
 import msgspec
 import platformdirs
+from msgspec import Struct
 
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import locked, write_private
 
 DEFAULT_RANGE = range(20000, 30000)
 RESERVED_SECONDS = 120.0
-"""After so long a server listens on the port, or nobody will."""
+"""How long a port is kept for clusters whose files are not written yet."""
+
+
+class Reservation(Struct, frozen=True):
+    """Who a port is kept for."""
+
+    at: float
+    state_file: str
+
+    def holds(self, now: float) -> bool:
+        """Whether the clusters are still to come, or still there."""
+        return now - self.at < RESERVED_SECONDS or Path(self.state_file).exists()
 
 
 def parse_range(text: str) -> range:
@@ -41,8 +54,8 @@ def is_free(port: int) -> bool:
     return False
 
 
-def reserve(count: int, ports: range = DEFAULT_RANGE) -> list[int]:
-    """Free ports that no other run gets, for long enough to start servers on them."""
+def reserve(count: int, ports: range, state_file: Path) -> list[int]:
+    """Free ports that no other run gets while the clusters of a state file exist."""
     registry = platformdirs.user_cache_path("knfleet") / "ports.json"
     try:
         registry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,13 +63,13 @@ def reserve(count: int, ports: range = DEFAULT_RANGE) -> list[int]:
         raise GroundError(f"cannot make {registry.parent}: {error.strerror}") from error
     lock = registry.with_suffix(".lock")
     with locked(lock, wait_seconds=10, busy=f"somebody keeps {lock}; end that process"):
-        return choose(registry, count, ports)
+        return choose(registry, count, ports, state_file)
 
 
-def choose(registry: Path, count: int, ports: range) -> list[int]:
-    """Take ports that are neither in use nor reserved a moment ago."""
+def choose(registry: Path, count: int, ports: range, state_file: Path) -> list[int]:
+    """Take ports that are neither in use nor kept for somebody."""
     now = time.time()
-    reservations = {port: at for port, at in read(registry).items() if now - at < RESERVED_SECONDS}
+    reservations = {port: each for port, each in read(registry).items() if each.holds(now)}
     chosen: list[int] = []
     for port in ports:
         if len(chosen) == count:
@@ -68,14 +81,15 @@ def choose(registry: Path, count: int, ports: range) -> list[int]:
             f"only {len(chosen)} of {count} ports are free in {ports.start}-{ports.stop - 1};"
             " give a larger --port-range, or end what uses them"
         )
-    write_private(registry, msgspec.json.encode(reservations | dict.fromkeys(chosen, now)))
+    mine = Reservation(now, str(state_file.absolute()))
+    write_private(registry, msgspec.json.encode(reservations | dict.fromkeys(chosen, mine)))
     return chosen
 
 
-def read(registry: Path) -> dict[int, float]:
-    """When each port was reserved; a missing or damaged file reserves nothing."""
+def read(registry: Path) -> dict[int, Reservation]:
+    """Who each port is kept for; a missing or damaged file reserves nothing."""
     try:
-        return msgspec.json.decode(registry.read_bytes(), type=dict[int, float])
+        return msgspec.json.decode(registry.read_bytes(), type=dict[int, Reservation])
     except (OSError, msgspec.DecodeError):
         return {}
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
+import structlog
 from msgspec import Struct
 
 from knfleet.api.meta import Key, Object
+
+log = structlog.get_logger()
 
 Index = Callable[[Object], Iterable[str]]
 
@@ -50,10 +53,18 @@ class Store:
 
     def index(self, key: Key, new: Object) -> None:
         """Give an object its place in the indexes."""
-        places = [(name, value) for name, index in self.indexes.items() for value in index(new)]
+        places = [(name, value) for name in self.indexes for value in self.found_in(new, name)]
         self.values[key] = places
         for name, value in places:
             self.keys[name].setdefault(value, {})[key] = None
+
+    def found_in(self, manifest: Object, name: str) -> list[str]:
+        """What an index finds in an object; one that fails finds nothing."""
+        try:
+            return list(self.indexes[name](manifest))
+        except Exception:
+            log.exception("an index failed", index=name, key=str(Key.of(manifest)))
+            return []
 
     def unindex(self, key: Key) -> None:
         """Forget an object's place in the indexes."""

@@ -19,7 +19,14 @@ from yarl import URL
 from knfleet.kube.answers import Answer, as_error
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.kube.errors import ApiError, BadAnswer, ConfigError, KubeError, Unanswered
+from knfleet.kube.errors import (
+    ApiError,
+    BadAnswer,
+    ConfigError,
+    CredentialError,
+    KubeError,
+    Unanswered,
+)
 from knfleet.kube.failures import Lost, authority, network_error
 from knfleet.kube.options import Options
 from knfleet.kube.proxy import proxy_for
@@ -323,9 +330,12 @@ def abort(response: aiohttp.ClientResponse) -> None:
 
 def with_token(headers: Mapping[str, str], credential: Credential) -> dict[str, str]:
     """Headers that say who we are."""
-    if credential.token:
-        return {**headers, hdrs.AUTHORIZATION: f"Bearer {credential.token}"}
-    return dict(headers)
+    token = credential.token
+    if not token:
+        return dict(headers)
+    if not (token.isascii() and token.isprintable()):
+        raise CredentialError("the token has line ends or other characters that no token has")
+    return {**headers, hdrs.AUTHORIZATION: f"Bearer {token}"}
 
 
 def past(clock: asyncio.Timeout, delay: float) -> bool:

@@ -35,19 +35,19 @@ from tests.server.node.cluster import (
 from tests.waiting import until
 
 ASK_API_SERVER = """
-import os, ssl, urllib.request, urllib.error
-folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-context = ssl.create_default_context(cafile=folder + "/ca.crt")
-server = os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
-for what in ("configmaps", "secrets"):
-    url = f"https://{server}/api/v1/namespaces/{open(folder + '/namespace').read()}/{what}"
-    token = {"Authorization": "Bearer " + open(folder + "/token").read()}
-    request = urllib.request.Request(url, headers=token)
-    try:
-        with urllib.request.urlopen(request, context=context) as answer:
-            print(what, answer.status)
-    except urllib.error.HTTPError as error:
-        print(what, error.code)
+import asyncio
+from knfleet.api.core import CONFIG_MAPS, SECRETS
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Forbidden
+from knfleet.kube.incluster import in_cluster
+async def main():
+    async with Client(in_cluster()) as client:
+        print(client.namespace, len((await client.list(CONFIG_MAPS, client.namespace)).items))
+        try:
+            await client.list(SECRETS, client.namespace)
+        except Forbidden:
+            print("no secrets")
+asyncio.run(main())
 """
 
 FOREVER = "import signal; print('up', flush=True); signal.pause()"
@@ -79,7 +79,7 @@ async def test_a_pod_of_our_image_has_the_rights_of_its_service_account(cluster:
     await cluster.when(JOBS, "ask", condition("Complete"))
     [pod] = await cluster.pods_when("app=ask", lambda pods: len(pods) == 1)
 
-    assert await cluster.log(pod["metadata"]["name"]) == "configmaps 200\nsecrets 403\n"
+    assert await cluster.log(pod["metadata"]["name"]) == "default 1\nno secrets\n"
 
 
 async def test_the_exit_code_of_a_process_is_the_exit_code_of_its_container(
@@ -182,6 +182,25 @@ async def test_processes_end_when_the_deployment_is_scaled_to_zero(cluster: Clus
     await cluster.pods_when("app=brief", lambda pods: not pods)
 
     assert [each for each in alive if psutil.pid_exists(each.pid)] == []
+
+
+async def test_a_real_pod_can_be_held_and_broken(cluster: Cluster) -> None:
+    """A held one keeps its process; a broken one loses it until it is mended."""
+    await cluster.deploy("web", containers=[script(FOREVER)])
+    await cluster.when(DEPLOYMENTS, "web", available)
+    before = orphans(cluster.lent.pods_folder)
+
+    await cluster.annotate(DEPLOYMENTS, "web", hold="true")
+    await cluster.pods_when("app=web", lambda pods: not any(map(is_ready, pods)))
+    assert orphans(cluster.lent.pods_folder) == before
+
+    await cluster.annotate(DEPLOYMENTS, "web", hold=None, **{"break": "CrashLoopBackOff"})
+    await cluster.pods_when("app=web", waits_with("CrashLoopBackOff"))
+    assert orphans(cluster.lent.pods_folder) == []
+
+    await cluster.annotate(DEPLOYMENTS, "web", **{"break": None})
+    await cluster.when(DEPLOYMENTS, "web", available)
+    assert len(orphans(cluster.lent.pods_folder)) == 1
 
 
 async def test_a_container_that_stops_answering_is_restarted(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from knfleet.dev import ports
@@ -28,7 +29,9 @@ def test_a_port_in_use_is_passed_over(tmp_path: Path) -> None:
         server.bind(("127.0.0.1", first))
         server.listen()
 
-        chosen = ports.choose(tmp_path / "ports.json", 1, range(first, first + 50))
+        chosen = ports.choose(
+            tmp_path / "ports.json", 1, range(first, first + 50), tmp_path / "state"
+        )
 
     assert chosen != [first]
     assert len(chosen) == 1
@@ -38,16 +41,29 @@ def test_a_reserved_port_is_not_given_again(tmp_path: Path) -> None:
     """A server needs a moment before it listens; until then the port is promised."""
     registry = tmp_path / "ports.json"
 
-    first = ports.choose(registry, 2, range(25000, 25100))
-    second = ports.choose(registry, 2, range(25000, 25100))
+    first = ports.choose(registry, 2, range(25000, 25100), tmp_path / "state")
+    second = ports.choose(registry, 2, range(25000, 25100), tmp_path / "state")
 
     assert set(first).isdisjoint(second)
+
+
+def test_a_port_is_kept_as_long_as_its_clusters_exist(tmp_path: Path) -> None:
+    """A cluster whose server was killed finds its port again, however late."""
+    registry, state = tmp_path / "ports.json", tmp_path / "state.json"
+    state.write_text("{}")
+    old = ports.Reservation(at=0, state_file=str(state))
+    registry.write_bytes(msgspec.json.encode({25000: old}))
+
+    assert ports.choose(registry, 1, range(25000, 25100), tmp_path / "other") != [25000]
+
+    state.unlink()
+    assert 25000 in ports.choose(registry, 1, range(25000, 25001), tmp_path / "other")
 
 
 def test_an_exhausted_range_says_how_many_are_free(tmp_path: Path) -> None:
     """The user can choose a larger one."""
     with pytest.raises(GroundError, match=r"of 5 ports are free in 25000-25001.*--port-range"):
-        ports.choose(tmp_path / "ports.json", 5, range(25000, 25002))
+        ports.choose(tmp_path / "ports.json", 5, range(25000, 25002), tmp_path / "state")
 
 
 def test_a_damaged_registry_reserves_nothing(tmp_path: Path) -> None:
@@ -55,4 +71,4 @@ def test_a_damaged_registry_reserves_nothing(tmp_path: Path) -> None:
     registry = tmp_path / "ports.json"
     registry.write_text("[")
 
-    assert len(ports.choose(registry, 1, range(25000, 25100))) == 1
+    assert len(ports.choose(registry, 1, range(25000, 25100), tmp_path / "state")) == 1

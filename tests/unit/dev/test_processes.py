@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,11 +21,12 @@ STUBBORN = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(tmp_path: Path) -> Iterator[Folder]:
     """A folder to start processes in."""
     folder = Folder(tmp_path / "dev")
     folder.create()
-    return folder
+    yield folder
+    folder.remove()
 
 
 def test_a_process_is_found_again_by_another_command(folder: Folder) -> None:

@@ -215,6 +215,15 @@ def test_indexes_are_what_a_search_would_find(
     assert not any(keys for values in store.keys.values() for keys in values.values()) or model
 
 
+def test_an_index_that_fails_finds_nothing() -> None:
+    """The object is there all the same, and the other indexes work."""
+    store = Store({"bad": lambda one: [one["no"]], "good": lambda one: [one["metadata"]["name"]]})
+
+    assert store.put(Key("", "a"), labelled("a", 1)) is not None
+    assert store.by_index("bad", "x") == []
+    assert len(store.by_index("good", "a")) == 1
+
+
 def test_the_same_version_is_no_change() -> None:
     """A list after a gap tells only what is new."""
     store = Store({})

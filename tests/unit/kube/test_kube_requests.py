@@ -275,6 +275,15 @@ async def test_a_token_that_stays_rejected_is_an_error() -> None:
     assert SECRET not in repr(raised.value)
 
 
+async def test_a_token_that_cannot_be_sent_is_not_quoted() -> None:
+    """A file with a line end in the middle, or the wrong file."""
+    bad = Certificates(Credential(token=f"{SECRET}\n{SECRET}"))
+    async with client_for("http://127.0.0.1:1", credentials=bad) as client:
+        with pytest.raises(CredentialError) as raised:
+            await client.get(CONFIG_MAPS, "a", "n")
+    assert SECRET not in str(raised.value)
+
+
 async def test_fifty_requests_with_a_rejected_token_log_in_once() -> None:
     """A login may be a program that takes seconds."""
     tokens = Tokens()

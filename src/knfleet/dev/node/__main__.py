@@ -9,8 +9,8 @@ from pathlib import Path
 import structlog
 
 from knfleet.dev.node.config import NodeConfig, load
-from knfleet.dev.node.connection import read_connection
 from knfleet.dev.node.machine import run
+from knfleet.kube import kubeconfig
 
 
 def configure_logs() -> None:
@@ -33,7 +33,7 @@ async def main(config: NodeConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await run(config, read_connection(config.kubeconfig, config.cluster), stop)
+    await run(config, kubeconfig.load([config.kubeconfig]), stop)
 
 
 def parse() -> NodeConfig:

@@ -169,7 +169,9 @@ class Container:
             raise
         finally:
             watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            [failure] = await asyncio.gather(watching, return_exceptions=True)
+            if isinstance(failure, Exception):
+                log.error("not watched over", container=self.name, error=repr(failure))
         self.ended(process, code)
         return code
 

@@ -29,6 +29,11 @@ def obstacle(pod: Object, node: Object) -> str:
     return ""
 
 
+def place_facts(node: Object | None) -> tuple[object, ...]:
+    """What of a node decides which pods may run on it."""
+    return (labels_of(node), taints(node)) if node else ()
+
+
 def taints(node: Object) -> list[Object]:
     """The taints that keep pods away; the dev node is never unready for long."""
     spec = table(node.get("spec"))

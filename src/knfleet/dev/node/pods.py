@@ -30,7 +30,7 @@ from knfleet.dev.node.manifests import (
 )
 from knfleet.dev.node.nodeobject import NodeObject
 from knfleet.dev.node.owners import BY_OWNER, Owners, owner_uid
-from knfleet.dev.node.placement import obstacle, wants_node
+from knfleet.dev.node.placement import obstacle, place_facts, wants_node
 from knfleet.dev.node.realpods import Host, RealPod
 from knfleet.dev.node.references import References
 from knfleet.dev.node.simulated import broken, completed, seconds_left, simulate
@@ -42,6 +42,8 @@ from knfleet.kube.errors import Conflict, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 
 AT_ONCE = 24
+FAILED_SECONDS = 5.0
+"""How long a pod waits that could not even be given its folder."""
 HURRY_SECONDS = 3.0
 """How long the processes of pods have when the node itself ends."""
 
@@ -96,6 +98,7 @@ class Pods:
         self.addresses = Addresses(loopback_net)
         self.real: dict[str, RealPod] = {}
         """Pods with processes, by identity."""
+        self.closing = False
         self.recorder = Recorder(client, node.name)
         self.references = References(client, group, self.references_changed)
         self.owners = Owners(client, self.owner_changed)
@@ -107,6 +110,7 @@ class Pods:
         )
         self.work = Work(self.look, at_once=AT_ONCE)
         self.informer.on_change(self.changed)
+        node.informer.on_change(self.node_changed)
 
     def in_namespace(self, namespace: str) -> list[Object]:
         """The pods of a namespace."""
@@ -132,7 +136,8 @@ class Pods:
         await self.work.run()
 
     async def shut_down(self) -> None:
-        """End all processes, within a few seconds."""
+        """End all processes, within a few seconds, and start none again."""
+        self.closing = True
         tasks = [pod.task for pod in self.real.values() if pod.task is not None]
         for pod in self.real.values():
             pod.stop(HURRY_SECONDS)
@@ -151,6 +156,13 @@ class Pods:
             self.gone(change.old)
         self.work.add(change.key)
 
+    def node_changed(self, change: Change) -> None:
+        """Pods that found no place may find one on the node as it is now."""
+        if place_facts(change.old) != place_facts(change.new):
+            for pod in self.informer.items():
+                if wants_node(pod):
+                    self.work.add(Key.of(pod))
+
     def owner_changed(self, uid: str) -> None:
         """The annotations of an object changed: its pods may have to behave differently."""
         for pod in self.informer.by_index(BY_OWNER, uid):
@@ -167,15 +179,17 @@ class Pods:
         uid = uid_of(pod)
         self.addresses.release(uid)
         self.recorder.forget(uid)
-        if (real := self.real.get(uid)) is not None:
+        real = self.real.get(uid)
+        if real is not None and not real.ended:
             real.stop(HURRY_SECONDS)
         elif self.is_real(pod):
+            self.real.pop(uid, None)
             PodFolder(self.host.pods_folder, pod).remove()
 
     async def look(self, key: Key) -> float | None:
         """Do what one pod needs now; returns after how many seconds to look again, if at all."""
         pod = self.informer.get(key)
-        if pod is None:
+        if pod is None or self.closing:
             return None
         if wants_node(pod):
             await self.schedule(key, pod)
@@ -240,6 +254,7 @@ class Pods:
             if phase_of(pod) in TERMINAL:
                 return None
             real = self.begin(key, pod)
+        real.update(pod)
         left = seconds_left(pod, behaviour, self.now())
         report = real.report()
         if left or behaviour.hold:
@@ -269,8 +284,9 @@ class Pods:
         """Run a pod's processes to their end, then look at the pod again."""
         try:
             await real.run()
-        except* OSError as error:
-            log.exception("cannot run", pod=str(key), error=str(error))
+        except* OSError as errors:
+            log.warning("cannot run", pod=str(key), error=str(errors.exceptions[0]))
+            real.failed = True
         finally:
             self.finished(key, real)
 
@@ -282,9 +298,9 @@ class Pods:
         if current is None or uid_of(current) != uid:
             del self.real[uid]
             real.folder.remove()
-        elif real.stopping and not is_terminating(current):
+        elif (real.stopping or real.failed) and not is_terminating(current):
             del self.real[uid]
-        self.work.add(key)
+        self.work.add_after(key, FAILED_SECONDS if real.failed else 0)
 
     async def let_go(self, key: Key, pod: Object) -> None:
         """End what runs of a pod that is being deleted, then tell the server that it is gone."""

@@ -24,9 +24,11 @@ from knfleet.dev.node.environment import Facts, NotYet, environment
 from knfleet.dev.node.folders import PodFolder, link_executables, mount, mount_paths
 from knfleet.dev.node.images import is_ours
 from knfleet.dev.node.manifests import (
+    annotations_of,
     containers_of,
     init_containers_of,
     is_sidecar,
+    labels_of,
     restart_policy,
     rows,
 )
@@ -82,6 +84,8 @@ class RealPod:
         """Set when volumes may have new contents."""
         self.task: asyncio.Task[None] | None = None
         self.stopping = False
+        self.failed = False
+        """Whether not even the pod's files could be written."""
         around = Surroundings(self.folder, self.launch, host.prober, changed, self.news)
         policy = restart_policy(pod)
         self.init_containers = [
@@ -97,6 +101,12 @@ class RealPod:
             [each.report() for each in self.containers],
             [each.report() for each in self.init_containers],
         )
+
+    def update(self, pod: Object) -> None:
+        """Labels and annotations of a pod may change while it runs, and so its files of them."""
+        before, self.pod = self.pod, pod
+        if (labels_of(before), annotations_of(before)) != (labels_of(pod), annotations_of(pod)):
+            self.stale.set()
 
     def sources_changed(self) -> None:
         """A ConfigMap or Secret of the namespace changed."""

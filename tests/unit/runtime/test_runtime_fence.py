@@ -1,0 +1,65 @@
+"""The fence: what a process may do that has led, but may not lead any more."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from tests.unit.runtime.clocks import HandClock
+
+from knfleet.api.meta import HUB, Key
+from knfleet.kube.client import Client
+from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.endpoint import Connection, Endpoint
+from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership, Timing
+
+TIMING = Timing(lease_seconds=1, renew_seconds=0.99, retry_seconds=0.01)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+async def leader(clock: HandClock) -> AsyncGenerator[Leader]:
+    """A leader that renewed just now, on a server that is never asked."""
+    connection = Connection(HUB, Endpoint("https://127.0.0.1:1"), StaticCredential())
+    async with Client(connection) as client:
+        options = LeaderOptions(timing=TIMING, clock=clock.time)
+        made = Leader(client, Key("default", "lock"), "me", options)
+        lease = {"metadata": {}, "spec": {"holderIdentity": "me"}}
+        made.candidate.accepted(lease, clock.time())
+        yield made
+
+
+async def test_the_fence_closes_by_itself(leader: Leader, clock: HandClock):
+    """Nobody has to tell a process that slept: its clock does."""
+    leader.require()
+    clock.advance(0.99)
+
+    with pytest.raises(LostLeadership, match=r"not renewed for 0\.99 s"):
+        leader.require()
+
+
+async def test_what_a_leader_began_is_cut_off_before_another_can_lead(
+    leader: Leader, clock: HandClock
+):
+    """Begun in the last moment of the term, it has what is left of the Lease and no more."""
+    clock.advance(0.989)
+
+    async with asyncio.timeout(10):
+        with pytest.raises(TimeoutError):
+            async with leader.acting():
+                await asyncio.Event().wait()
+
+
+async def test_nothing_is_begun_after_the_term(leader: Leader, clock: HandClock):
+    """The block does not run."""
+    clock.advance(1)
+    begun = False
+
+    with pytest.raises(LostLeadership):
+        async with leader.acting():
+            begun = True
+
+    assert not begun
