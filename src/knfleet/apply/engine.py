@@ -32,6 +32,7 @@ from knfleet.apply.parents import Parents
 from knfleet.apply.plan import Context, Plan, Step, Verdict, make_plan
 from knfleet.apply.pruning import Pruner
 from knfleet.apply.refs import Ref
+from knfleet.apply.refusals import reason_of
 from knfleet.apply.removal import other_set
 from knfleet.apply.rights import missing_rights
 from knfleet.apply.sight import Ledger, Seen, Sight
@@ -39,7 +40,7 @@ from knfleet.apply.watching import SetWatch
 from knfleet.apply.waves import Wave
 from knfleet.apply.writing import Deadlines, Writer
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Forbidden, KubeError, NotFound
+from knfleet.kube.errors import ApiError, Forbidden, KubeError, NotFound
 
 DEADLINES = Deadlines()
 FRESH_SECONDS = 600.0
@@ -192,9 +193,19 @@ class Engine:
             message = f"another tool keeps its set there: {parent.tooling}"
             return [Failure(self.applyset.ref, Why.OTHER_SET, message)]
         refs = [step.desired.ref for step in plan.steps]
-        await self.parents.change(lambda inventory: inventory.widened(refs))
         self.pruner.forget()
-        return await self.write_waves(plan, desired)
+        outcomes: list[Outcome] = []
+        try:
+            await self.parents.change(lambda inventory: inventory.widened(refs))
+        except ApiError as error:
+            # The parent is a ConfigMap as well, so a stale webhook may hold it up, too.
+            if reason_of(error) != Why.WEBHOOK:
+                raise
+            outcomes += await self.renew_stale(desired)
+            await self.parents.change(lambda inventory: inventory.widened(refs))
+        renewed = {each.ref for each in outcomes}
+        written = await self.write_waves(plan, desired)
+        return [*outcomes, *(each for each in written if each.ref not in renewed)]
 
     async def write_waves(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
         """Write wave after wave; what a webhook holds up is tried again at the end."""
@@ -240,20 +251,24 @@ class Engine:
         self, late: list[Step], desired: DesiredSet, outcomes: list[Outcome]
     ) -> list[Step]:
         """Make webhook configurations anew that nobody answers for; what is still held up then."""
-        cleared = await self.gates.clear_stale(desired.objects.values())
-        if not cleared:
+        renewed = await self.renew_stale(desired)
+        if not renewed:
             return late
-        anew = await self.write([Step(each, Verdict.CREATE) for each in cleared], ())
-        refs = {each.ref for each in cleared}
-        outcomes[:] = [each for each in outcomes if each.ref not in refs]
-        outcomes += [
-            Change(each.ref, Action.RECREATED) if isinstance(each, Change) else each
-            for each in anew
-        ]
+        refs = {each.ref for each in renewed}
+        outcomes[:] = [each for each in outcomes if each.ref not in refs] + renewed
         done = await self.write(late, ())
         blocked = {each.ref for each in done if is_held_up(each)}
         outcomes += [each for each in done if each.ref not in blocked]
         return [step for step in late if step.desired.ref in blocked]
+
+    async def renew_stale(self, desired: DesiredSet) -> list[Outcome]:
+        """Make webhook configurations of the set anew that nobody answers for."""
+        cleared = await self.gates.clear_stale(desired.objects.values())
+        anew = await self.write([Step(each, Verdict.CREATE) for each in cleared], ())
+        return [
+            Change(each.ref, Action.RECREATED) if isinstance(each, Change) else each
+            for each in anew
+        ]
 
     async def write_gated(
         self, steps: Sequence[Step], plan: Plan, before: Sequence[Outcome]

@@ -90,7 +90,7 @@ def lost(before: FieldSet, after: FieldSet) -> bool:
 
 
 def uncovered(fields: FieldSet, manifest: Object) -> list[Missing]:
-    """What a manifest says and a set does not hold, highest places first."""
+    """What a manifest says and a set does not hold."""
     found: list[Missing] = []
     metadata, node = part(manifest, "metadata"), part(fields, "f:metadata")
     for name in METADATA_FIELDS:
@@ -107,17 +107,17 @@ def walk(
     node: FieldSet | None, value: object, field: str, path: tuple[str, ...]
 ) -> Iterator[Missing]:
     """What of one value a node of a set does not hold."""
-    if node is None:
-        # The server keeps no place for what is empty.
-        if value not in (None, {}, []):
-            yield Missing(field, path)
-        return
-    if not node:
+    if node == {}:
         return
     if isinstance(value, dict):
         for name, child in cast("Object", value).items():
             step = f"f:{name}"
-            yield from walk(node.get(step), child, f"{field}.{name}", (*path, step))
+            below = None if node is None else node.get(step)
+            yield from walk(below, child, f"{field}.{name}", (*path, step))
+    elif node is None:
+        # The server keeps no place for what is empty.
+        if value is not None and value != []:
+            yield Missing(field, path)
     elif isinstance(value, list):
         yield from walk_list(node, cast("list[object]", value), field, path)
 

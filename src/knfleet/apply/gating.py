@@ -94,7 +94,7 @@ class Gates:
             if not services or len(await self.silent(services, A_LOOK_SECONDS)) < len(services):
                 continue
             observed = await self.sight.get(desired.resource, desired.ref.key)
-            if observed is None or observed.part_of != self.applyset.id:
+            if observed is None or observed.part_of not in {"", self.applyset.id}:
                 continue
             with suppress(NotFound):
                 await self.client.delete(desired.resource, desired.ref.key, uid=observed.uid)
