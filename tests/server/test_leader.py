@@ -12,26 +12,22 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
-import psutil
 import pytest
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
+from knfleet.dev import processes
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.errors import NotFound
 from knfleet.runtime.election import Timing
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
 from tests.fakes.proxies import Wire
+from tests.ground import Lent, Pool
 from tests.server.contender import Setup
-<<<<<<< HEAD
-=======
-from tests.server.controlplane import control_plane, process
->>>>>>> main
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
@@ -319,38 +315,22 @@ async def test_takeover_at_full_size(hub_connection: Connection, tmp_path: Path)
         assert begins["third"] - killed < 20
 
 
-async def test_a_server_that_crashes_and_comes_back_finds_one_leader(tmp_path: Path):
+async def test_a_server_that_crashes_and_comes_back_finds_one_leader(
+    pool: Pool, lent: Lent, tmp_path: Path
+):
     """The old one if it was quick, else another; never both."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    with control_plane(folder) as connection:
-        timing = Timing(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
-        async with arena(connection, tmp_path, timing) as place:
-            for identity in ("a", "b"):
-                await place.start(identity)
-            await place.leader()
+    timing = Timing(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
+    async with arena(lent.connection, tmp_path, timing) as place:
+        for identity in ("a", "b"):
+            await place.start(identity)
+        await place.leader()
 
-            async with restarted(connection, folder):
-                await place.leader(after=time.monotonic() + timing.lease_seconds)
+        server = processes.recorded(lent.folder)["hub.kube-apiserver"]
+        os.kill(server.pid, signal.SIGKILL)
+        await pool.ground.up(0)
 
-
-@asynccontextmanager
-async def restarted(connection: Connection, folder: Path) -> AsyncGenerator[None]:
-    """The cluster with its API server killed and started anew."""
-    port = f"--secure-port={urlsplit(connection.endpoint.server).port}"
-    children = psutil.Process().children()
-    (old,) = [child for child in children if port in child.cmdline()]
-    command = old.cmdline()
-    old.kill()
-    await asyncio.to_thread(old.wait, 20)
-    with process(folder / "again.log", *command):
-        async with Client(connection) as client:
-            while True:
-                with suppress(KubeError):
-                    await client.raw("GET", "/readyz", deadline=2)
-                    break
-                await asyncio.sleep(0.1)
-        yield
+        assert processes.recorded(lent.folder)["hub.kube-apiserver"].pid != server.pid
+        await place.leader(after=time.monotonic() + timing.lease_seconds)
 
 
 @asynccontextmanager

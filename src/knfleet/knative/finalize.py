@@ -25,6 +25,8 @@ from knfleet.render.pipeline import Facts, render
 from knfleet.runtime.events import Events
 from knfleet.runtime.logs import log
 
+ATTEMPTS = 5
+
 
 class Finalizers:
     """Puts our finalizer on custom resources of one kind, and takes it off."""
@@ -45,10 +47,16 @@ class Finalizers:
         return await self.write(manifest, [*finalizers_of(manifest), self.kind.finalizer])
 
     async def remove(self, manifest: Object) -> None:
-        """Let a custom resource go."""
-        kept = [each for each in finalizers_of(manifest) if each != self.kind.finalizer]
+        """Let a custom resource go; others may have written it since it was seen."""
         with suppress(NotFound):
-            await self.write(manifest, kept)
+            for _ in range(ATTEMPTS):
+                kept = [each for each in finalizers_of(manifest) if each != self.kind.finalizer]
+                with suppress(Conflict):
+                    await self.write(manifest, kept)
+                    return
+                key = Key.of(manifest)
+                manifest = await self.client.get(self.kind.resource, key.name, key.namespace)
+            raise Conflict(f"{self.kind.resource} {Key.of(manifest)} is written all the time")
 
     async def write(self, manifest: Object, finalizers: list[str]) -> Object:
         """Change the finalizers of a custom resource in the state that was seen."""
