@@ -35,6 +35,14 @@ NEEDED_BYTES = 200 * 2**20
 STOPPING_ORDER = (NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
 
 
+class ProcessEnded(GroundError):
+    """A process ended while it was waited for."""
+
+    def __init__(self, message: str, process: processes.Recorded) -> None:
+        super().__init__(message)
+        self.process = process
+
+
 class Ground:
     """The dev clusters of one folder."""
 
@@ -109,7 +117,13 @@ class Ground:
         ready: list[str] = []
 
         async def bring(cluster: ClusterState) -> None:
-            await self.bring_up_one(cluster, tools)
+            try:
+                await self.bring_up_one(cluster, tools)
+            except ProcessEnded as ended:
+                if ended.process in self.started:
+                    raise
+                # It was killed just before we looked, and had not ended yet.
+                await self.bring_up_one(cluster, tools)
             ready.append(cluster.name)
             self.progress.say(f"{cluster.name} is ready after {time.monotonic() - started:.1f} s")
             self.progress.advance("clusters ready", len(ready), total)
@@ -183,9 +197,10 @@ class Ground:
             log = self.folder.log(process)
             if recorded.live() is None:
                 processes.reap(recorded.pid)
-                raise GroundError(
+                raise ProcessEnded(
                     f"{process} ended right after its start; its log {log} ends with:\n"
-                    f"{processes.tail(log)}"
+                    f"{processes.tail(log)}",
+                    recorded,
                 )
             if time.monotonic() > deadline:
                 raise GroundError(

@@ -89,10 +89,14 @@ async def reset(client: Client, folder: Folder, cluster: str) -> None:
     path = folder.cluster(cluster) / "baseline.json"
     baseline = frozenset(msgspec.json.decode(path.read_bytes(), type=list[Thing]))
     deadline = time.monotonic() + LIMIT_SECONDS
+    converted = False
     while remaining := leftovers(await contents(client), baseline):
         if time.monotonic() > deadline:
             names = ", ".join(f"{each.resource} {each.key}" for each in list(remaining)[:5])
             raise GroundError(f"{cluster} does not become empty: {names} and others stay")
+        if not converted:
+            await stop_conversion(client, [each for each in remaining if each.resource == CRDS])
+            converted = True
         gates = {each: item for each, item in remaining.items() if each.resource.plural in GATES}
         inner = {
             thing: item
@@ -107,6 +111,17 @@ async def reset(client: Client, folder: Folder, cluster: str) -> None:
             names = [each.key.name for each in remaining if each.resource == NAMESPACES]
             await asyncio.gather(*(finalize(client, name) for name in names))
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def stop_conversion(client: Client, crds: list[Thing]) -> None:
+    """Take conversion webhooks away: without an answer from them nothing can be deleted."""
+    patch: Object = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+
+    async def stop(crd: Thing) -> None:
+        with contextlib.suppress(KubeError):
+            await client.patch(CRDS, crd.key, patch)
+
+    await asyncio.gather(*(stop(crd) for crd in crds))
 
 
 async def finalize(client: Client, name: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from knfleet.api.core import DEPLOYMENTS, JOBS, PODS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.dev import processes
+from knfleet.dev.controlplane import process_name
 from knfleet.dev.node.manifests import condition_is_true, is_ready, rows, status_of, table
 from knfleet.kube.client import Client
 from knfleet.kube.watch import WatchEvent
@@ -22,6 +24,10 @@ class Cluster:
     def __init__(self, client: Client, lent: Lent) -> None:
         self.client = client
         self.lent = lent
+
+    def pid_of(self, component: str) -> int:
+        """The number of one of the cluster's processes."""
+        return processes.recorded(self.lent.folder)[process_name(self.lent.name, component)].pid
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
         """Create an object in the default namespace."""
@@ -125,7 +131,7 @@ def container(**options: Any) -> Object:
 def script(text: str, **options: Any) -> Object:
     """A container of our image that runs a few lines of Python."""
     image = "registry.example/team/knfleet:v1"
-    return container(image=image, command=["python", "-c", text], **options)
+    return container(**{"image": image, "command": ["python", "-c", text], **options})
 
 
 def deployment(

@@ -18,8 +18,7 @@ from knfleet.api.core import (
     SERVICE_ACCOUNTS,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.dev import processes
-from knfleet.dev.controlplane import NODE, process_name
+from knfleet.dev.controlplane import NODE
 from knfleet.dev.node.manifests import is_ready, phase_of, rows, status_of
 from knfleet.dev.node.orphans import orphans
 from tests.ground import Pool
@@ -252,11 +251,23 @@ async def test_init_containers_run_first_and_share_volumes(cluster: Cluster) -> 
     assert await cluster.log(pod["metadata"]["name"]) == "hello from hub-node\n"
 
 
+async def test_an_image_volume_of_our_image_has_our_programs(cluster: Cluster) -> None:
+    """This is how credential plugins come into the pods of others."""
+    container = script("", command=["/plugins/knfleet", "--version"])
+    container["volumeMounts"] = [{"name": "plugins", "mountPath": "/plugins"}]
+    volume = {"name": "plugins", "image": {"reference": "registry.example/knfleet:v1"}}
+
+    await cluster.job("version", containers=[container], volumes=[volume])
+    await cluster.when(JOBS, "version", condition("Complete"))
+    [pod] = await cluster.pods_when("app=version", lambda pods: len(pods) == 1)
+
+    assert (await cluster.log(pod["metadata"]["name"])).startswith("knfleet, version ")
+
+
 @pytest.fixture
 async def node_pid(cluster: Cluster, pool: Pool) -> AsyncIterator[int]:
     """The node's process; it runs again afterwards."""
-    recorded = processes.recorded(cluster.lent.folder)
-    yield recorded[process_name(cluster.lent.name, NODE)].pid
+    yield cluster.pid_of(NODE)
     async with asyncio.timeout(60):
         await pool.ground.up(0)
 

@@ -1,8 +1,15 @@
 """Workloads of all kinds come up, end and go away, because the node plays its part."""
 
+import os
+import signal
+
+import psutil
+
 from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS
 from knfleet.api.meta import Key, Object
+from knfleet.dev.controlplane import API_SERVER, NODE
 from knfleet.dev.node.manifests import is_ready, phase_of, status_of
+from tests.ground import Pool
 from tests.server.node.cluster import (
     Cluster,
     all_ready,
@@ -40,10 +47,29 @@ async def test_a_deployment_becomes_available_and_its_pods_look_like_a_kubelets(
 
 
 async def test_hundreds_of_pods_come_up_together(cluster: Cluster) -> None:
-    """Two requests for each pod, many at a time."""
+    """Two requests for each pod, many at a time; and the node stays small."""
     await cluster.deploy("many", replicas=200)
 
     await cluster.when(DEPLOYMENTS, "many", available)
+
+    assert psutil.Process(cluster.pid_of(NODE)).memory_info().rss < 60 * 2**20
+
+
+async def test_the_node_goes_on_after_its_api_server_was_killed(
+    cluster: Cluster, pool: Pool
+) -> None:
+    """The same process, with what it missed meanwhile."""
+    await cluster.deploy("before")
+    await cluster.when(DEPLOYMENTS, "before", available)
+    node, server = cluster.pid_of(NODE), cluster.pid_of(API_SERVER)
+
+    os.kill(server, signal.SIGKILL)
+    psutil.Process(server).wait(10)
+    await pool.ground.up(0)
+    await cluster.deploy("after")
+
+    await cluster.when(DEPLOYMENTS, "after", available)
+    assert cluster.pid_of(NODE) == node
 
 
 async def test_stateful_sets_come_up_in_order(cluster: Cluster) -> None:

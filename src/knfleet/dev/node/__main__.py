@@ -6,11 +6,15 @@ import signal
 import sys
 from pathlib import Path
 
-import structlog
+# structlog loads rich for tracebacks on terminals, if it is there: eight megabytes in each node
+# that nobody ever sees.
+sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]  # how an import is ruled out
 
-from knfleet.dev.node.config import NodeConfig, load
-from knfleet.dev.node.machine import run
-from knfleet.kube import kubeconfig
+import structlog  # noqa: E402  after the line above
+
+from knfleet.dev.node.config import NodeConfig, load  # noqa: E402
+from knfleet.dev.node.connection import read_connection  # noqa: E402
+from knfleet.dev.node.machine import run  # noqa: E402
 
 
 def configure_logs() -> None:
@@ -33,7 +37,7 @@ async def main(config: NodeConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await run(config, kubeconfig.load([config.kubeconfig]), stop)
+    await run(config, read_connection(config.kubeconfig, config.cluster), stop)
 
 
 def parse() -> NodeConfig:
