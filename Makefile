@@ -54,7 +54,9 @@ bench: bench-client ## measure, beside what others need for the same
 
 .PHONY: bench-client
 bench-client: $(READY) ground ## measure the client: CPU per apply, list and watch
-	@$(BIN)/python -m bench.client $(ARGS)
+	@$(BIN)/knfleet dev up --quiet --name bench
+	@KUBECONFIG="$$($(BIN)/knfleet dev kubeconfig --name bench)" $(BIN)/python -m bench.client $(ARGS); \
+	  code=$$?; $(BIN)/knfleet dev down --name bench >/dev/null; exit $$code
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again

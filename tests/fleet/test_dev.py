@@ -218,12 +218,7 @@ def test_an_exhausted_port_range_is_named(dev: Dev) -> None:
 
 def test_a_broken_binary_is_named(dev: Dev, tmp_path: Path) -> None:
     """One that was named, and does not even start."""
-    tools, _ = binaries.search(binaries.cache_folder())
-    assets = tmp_path / "assets"
-    assets.mkdir()
-    for tool in tools.values():
-        (assets / tool.name).symlink_to(tool.path)
-    (assets / "etcd").unlink()
+    assets = assets_without_etcd(tmp_path)
     (assets / "etcd").write_bytes(b"\x7fELF")
     (assets / "etcd").chmod(0o755)
 
@@ -235,12 +230,7 @@ def test_a_broken_binary_is_named(dev: Dev, tmp_path: Path) -> None:
 
 def test_a_server_that_ends_at_once_shows_its_last_words(dev: Dev, tmp_path: Path) -> None:
     """The binary tells its version, and fails when it is meant to serve."""
-    tools, _ = binaries.search(binaries.cache_folder())
-    assets = tmp_path / "assets"
-    assets.mkdir()
-    for tool in tools.values():
-        (assets / tool.name).symlink_to(tool.path)
-    (assets / "etcd").unlink()
+    assets = assets_without_etcd(tmp_path)
     script = '#!/bin/sh\n[ "$1" = --version ] && echo 3.6.5 && exit 0\necho disk on fire\nexit 1\n'
     (assets / "etcd").write_text(script)
     (assets / "etcd").chmod(0o755)
@@ -323,6 +313,17 @@ async def test_control_c_while_adding_keeps_what_was_there(dev: Dev) -> None:
     assert [each.name for each in dev.status().clusters] == ["hub"]
     assert dev.status().ready
     assert not dev.folder.cluster("spoke1").exists()
+
+
+def assets_without_etcd(tmp_path: Path) -> Path:
+    """A folder with all binaries but one."""
+    tools, _ = binaries.search(binaries.cache_folder())
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    for tool in tools.values():
+        if tool.name != "etcd":
+            (assets / tool.name).symlink_to(tool.path)
+    return assets
 
 
 async def start_up(dev: Dev, *arguments: str) -> asyncio.subprocess.Process:

@@ -28,6 +28,8 @@ from knfleet.kube.informer import Change, Informer
 CLUSTERS = 300
 SECONDS = float(os.environ.get("KNFLEET_SOAK_SECONDS", "60"))
 SETTLE_SECONDS = 120
+NAMES = 20
+"""How many objects a cluster has, more or less."""
 GROWTH_BYTES = 30 * 1024 * 1024
 
 
@@ -75,6 +77,8 @@ async def fleet(servers: ApiServers, ca: bytes) -> AsyncGenerator[list[Spoke], N
         for number in range(CLUSTERS):
             name = f"c{number}"
             cluster = servers.add(name, Cluster(CONFIG_MAPS, bookmark_seconds=5))
+            for index in range(NAMES):
+                cluster.put(CONFIG_MAPS, config_map(f"o{index}", "first"))
             cluster.faults.tokens = {"first"}
             cluster.faults.streams_lists = number % 3 > 0
             connection = Connection(
@@ -101,12 +105,13 @@ async def disturb(spokes: list[Spoke], chance: random.Random) -> None:
     while True:
         count += 1
         cluster = chance.choice(spokes).cluster
+        name = f"o{chance.randrange(NAMES)}"
         match chance.randrange(8):
             case 0:
                 await cluster.cut()
             case 1:
                 await cluster.cut()
-                cluster.delete(CONFIG_MAPS, Key("n", f"o{chance.randrange(20)}"))
+                cluster.delete(CONFIG_MAPS, Key("n", name))
                 cluster.forget()
             case 2:
                 cluster.faults.fail = chance.randrange(3)
@@ -115,9 +120,9 @@ async def disturb(spokes: list[Spoke], chance: random.Random) -> None:
                 cluster.faults.tokens = {f"token-{count}"}
                 await cluster.cut()
             case 4:
-                cluster.delete(CONFIG_MAPS, Key("n", f"o{chance.randrange(20)}"))
+                cluster.delete(CONFIG_MAPS, Key("n", name))
             case _:
-                cluster.put(CONFIG_MAPS, config_map(f"o{chance.randrange(20)}", str(count)))
+                cluster.put(CONFIG_MAPS, config_map(name, str(count)))
         await asyncio.sleep(0.02)
 
 
@@ -155,6 +160,7 @@ async def soak() -> None:
         failing = [spoke for spoke in spokes if spoke.informer.failing is not None]
         growth = used_bytes() - before
     await asyncio.sleep(0)
+    print(f"{CLUSTERS} clusters disturbed for {SECONDS:.0f} s: {growth / 1e6:+.1f} MB")
 
     assert different == []
     assert failing == []

@@ -28,6 +28,7 @@ from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
 from tests.fakes.proxies import Wire
 from tests.ground import Lent, Pool
 from tests.server.contender import Setup
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
@@ -141,7 +142,7 @@ class Arena:
     async def stands_by(self, contender: Contender) -> None:
         """Wait until a contender has seen who leads."""
         log = self.folder / f"{contender.identity}.log"
-        await eventually(lambda: '"following"' in log.read_text())
+        await until(lambda: '"following"' in log.read_text(), f"{contender.identity} stands by")
 
     def history(self) -> list[tuple[str, float, float]]:
         """Everything that any of them did, in the order of its end."""
@@ -151,7 +152,7 @@ class Arena:
 
     async def until(self, holds: Callable[[list[tuple[str, float, float]]], bool]) -> None:
         """Wait until something is in the history."""
-        await eventually(lambda: holds(self.history()))
+        await until(lambda: holds(self.history()), "an act")
 
     async def leader(self, *, after: float = 0.0, not_: str = "") -> Contender:
         """The one that acts after some moment."""
@@ -189,12 +190,6 @@ class Arena:
         terms = self.terms()
         for (_, last, old), (first, _, new) in pairwise(terms):
             assert last < first, f"{new} acted before {old} had stopped\n{self.logs()}"
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Look until something holds in the files that other processes write."""
-    while not holds():  # noqa: ASYNC110  nobody tells of a line in a file
-        await asyncio.sleep(0.05)
 
 
 async def reap(process: asyncio.subprocess.Process) -> None:
@@ -262,6 +257,9 @@ async def interrupt(place: Arena) -> None:
 async def delete_lease(place: Arena) -> None:
     """A Lease that somebody deletes is written again by its holder, and nobody else takes it."""
     leader = await place.leader(after=time.monotonic())
+    for contender in place.contenders.values():
+        if contender is not leader and contender.process.returncode is None:
+            await place.stands_by(contender)
     async with Client(place.hub) as client:
         await client.delete(LEASES, Key("default", place.lease))
 

@@ -58,6 +58,7 @@ class Ground:
     async def up(self, spokes: int) -> State:
         """A hub and at least so many spokes, all ready."""
         tools = await binaries.ensure(self.progress)
+        self.started = []
         self.folder.create()
         with locked(self.lock, busy=f"`knfleet dev` is at work in {self.folder.root}; let it end"):
             before = self.folder.read()
@@ -110,9 +111,10 @@ class Ground:
     async def bring_up(self, state: State, tools: binaries.Toolset) -> None:
         """Start what does not run, and wait until everything is ready."""
         arguments = controlplane.etcd_arguments(tools["etcd"].path, self.folder)
-        if self.ensure_running(ETCD, arguments):
+        if ETCD not in self.running():
             controlplane.etcd_socket(self.folder).unlink(missing_ok=True)
-            await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
+        self.ensure_running(ETCD, arguments)
+        await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
         started, total = time.monotonic(), len(state.clusters)
         ready: list[str] = []
 
@@ -177,15 +179,14 @@ class Ground:
         known = processes.recorded(self.folder)
         return {name: process for name, process in known.items() if process.live()}
 
-    def ensure_running(self, name: str, arguments: Sequence[str]) -> bool:
-        """Start a process unless it runs, and wake it if it is frozen; whether it was started."""
+    def ensure_running(self, name: str, arguments: Sequence[str]) -> None:
+        """Start a process unless it runs, and wake it if it is frozen."""
         process = self.running().get(name)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(process.pid).send_signal(signal.SIGCONT)
-            return False
+            return
         self.started.append(processes.start(self.folder, name, arguments))
-        return True
 
     async def wait(
         self, process: str, condition: Callable[[], Awaitable[bool]], problem: str

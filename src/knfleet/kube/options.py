@@ -1,5 +1,6 @@
 """How a client behaves, and who is told what it does."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -67,3 +68,9 @@ class Options(Struct, frozen=True):
     """A watch without even a bookmark for so long is given up; they come every 60 to 75 s."""
     user_agent: str = "knfleet"
     observe: Observer = SILENT
+    before_write: Callable[[], None] = lambda: None
+    """Called before every attempt to write; what it raises is raised, and nothing is sent.
+
+    With `Leader.require` here, a process that lost its Lease cannot write. Not for the client that
+    the leader itself renews its Lease with.
+    """

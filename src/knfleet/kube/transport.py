@@ -30,7 +30,7 @@ from knfleet.kube.errors import (
 from knfleet.kube.failures import Lost, authority, network_error
 from knfleet.kube.options import Options
 from knfleet.kube.proxy import proxy_for
-from knfleet.kube.retry import Failure, Verb, backoff, may_repeat
+from knfleet.kube.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
 from knfleet.kube.slots import Slots
 from knfleet.kube.sockets import Sockets
 from knfleet.kube.tls import tls_context
@@ -173,6 +173,8 @@ class Transport:
         credential = await self.login.current()
         progress.waiting_for = "a free slot"
         async with self.slots.place(urgent=call.urgent):
+            if call.verb.method not in SAFE_METHODS:
+                self.options.before_write()
             try:
                 async with self.exchange(call, credential, progress) as response:
                     answer = await self.read(call, response)

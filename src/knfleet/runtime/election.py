@@ -10,6 +10,8 @@ Never two leaders, whatever clocks say and however long a process sleeps:
 - Each counts on its own clock, which only goes forward, and never compares it with the times in the
   record: those are for people.
 - The server accepts a write only on the version of the record that the writer saw.
+- Who finds no Lease and makes one cannot know whether it was deleted under a leader, and gives that
+  one the time for a renewal, which fails, before it begins itself.
 
 The record is client-go's, so that leaders written in Go and ours follow each other.
 """
@@ -63,6 +65,8 @@ class Candidate:
         """When the Lease may be taken."""
         self.leads_until = NEVER
         """When this process must have renewed, or stop."""
+        self.leads_from = NEVER
+        """When it may begin, if it holds the Lease."""
         self.written: datetime | None = None
 
     @property
@@ -72,7 +76,7 @@ class Candidate:
 
     def leads(self, now: float) -> bool:
         """Whether something may be begun that only a leader may do."""
-        return now < self.leads_until
+        return self.leads_from <= now < self.leads_until
 
     def observe(self, lease: Object | None, now: float) -> None:
         """Take in what the server answered; `now` is a time after the answer came."""
@@ -93,10 +97,11 @@ class Candidate:
 
     def proposal(self, now: float, wall: datetime) -> Object | None:
         """The Lease to write, to become or to stay leader; none when it is not for us to write."""
-        if now < self.free_at and not self.leads(now):
+        holds = now < self.leads_until
+        if now < self.free_at and not holds:
             return None
         old = record(self.lease)
-        stays = self.holder == self.identity and self.leads(now)
+        stays = self.holder == self.identity and holds
         taken = self.later(wall)
         return self.manifest(
             {
@@ -110,6 +115,8 @@ class Candidate:
 
     def accepted(self, lease: Object, sent: float) -> None:
         """The server took our proposal, which was sent after the time `sent`."""
+        if self.lease is None and self.free_at == NEVER and self.leads_until == NEVER:
+            self.leads_from = sent + 2 * self.timing.retry_seconds
         self.lease = lease
         self.free_at = NEVER
         self.leads_until = sent + self.timing.renew_seconds
@@ -132,9 +139,9 @@ class Candidate:
 
     def wait_seconds(self, now: float) -> float:
         """How long to wait before the next look or renewal."""
-        if self.leads(now) or self.free_at <= now:
-            return self.timing.retry_seconds
-        return min(self.timing.retry_seconds, self.free_at - now)
+        until = self.leads_from if now < self.leads_until else self.free_at
+        retry = self.timing.retry_seconds
+        return min(retry, until - now) if now < until else retry
 
     def manifest(self, spec: Object) -> Object:
         """The Lease as last seen with a new record; fields that we do not know stay."""

@@ -6,9 +6,9 @@ continues in the middle of anything, and finds out there that its time has passe
 
 What remains: a process that is paused after `require` and before its bytes left the machine sends
 them when it wakes. No client can rule that out; where even that must not be, the write must carry
-the resource version that was read, so that the server refuses it. The same holds for the moment in
-which somebody else deletes the Lease and a process starts that has never seen it: until the old
-leader's next renewal, `retry_seconds` at most, both think that they lead.
+the resource version that was read, so that the server refuses it. And when somebody deletes the
+Lease of a leader that just then cannot reach the server, a process that has never seen that Lease
+may lead before the old leader's time, `renew_seconds` at most, is over.
 """
 
 import asyncio
@@ -221,13 +221,16 @@ class Leader:
 
     def tell_whom_we_follow(self) -> None:
         """Say who leads, when that changes."""
-        if self.followed != (holder := self.candidate.holder):
+        holder = self.candidate.holder
+        if holder not in (self.followed, self.identity):
             self.followed = holder
             log.info("following", lease=str(self.key), holder=holder)
 
     def why_not(self) -> str:
         """Why this process does not lead."""
         lease = f"lease {self.key}"
+        if self.clock() < self.candidate.leads_from:
+            return f"{lease}: it is new; {self.identity} leads soon"
         if self.candidate.holder != self.identity:
             return f"{lease}: {self.candidate.holder or 'nobody'} leads, not {self.identity}"
         reason = self.failing or "the process was paused, or its release is under way"

@@ -298,11 +298,15 @@ async def test_a_server_from_a_backup_is_listed_again() -> None:
     cluster = Cluster(bookmark_seconds=600)
     async with following("a", "b", cluster=cluster, silence_seconds=0.2) as it:
         await asyncio.wait_for(it.informer.synced.wait(), WAIT)
-        it.informer.resource_version = "1000000"
-        cluster.delete(CONFIG_MAPS, Key("n", "b"))
-        it.informer.store.put(Key("n", "b"), config_map("b"))
+        cluster.faults.fail = 10**9
         await cluster.cut()
+        await it.until(lambda: isinstance(it.informer.failing, ServerError))
+        cluster.delete(CONFIG_MAPS, Key("n", "b"))
+        it.informer.resource_version = "1000000"
+        cluster.faults.fail = 0
         await it.until(lambda: it.names() == ["a"])
+
+        assert it.told()[-1] == "deleted n/b"
 
 
 async def test_a_kind_that_is_not_served_yet_is_waited_for() -> None:

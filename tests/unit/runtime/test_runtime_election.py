@@ -49,6 +49,34 @@ def test_a_lease_that_nobody_has_seen_is_taken_at_once():
     }
 
 
+def test_who_makes_a_lease_waits_until_a_leader_without_one_would_know():
+    """It may have been deleted under a leader, which finds out by its next renewal."""
+    me = candidate()
+    me.observe(None, 100)
+    first = me.proposal(100, WALL)
+    assert first is not None
+    me.accepted(first, 100)
+    before, wait = me.leads(103.9), me.wait_seconds(103.5)
+    renewal = me.proposal(103, WALL + timedelta(seconds=3))
+    assert renewal is not None
+    me.accepted(renewal, 103)
+
+    assert (before, me.leads(104), wait) == (False, True, 0.5)
+    assert renewal["spec"]["acquireTime"] == first["spec"]["acquireTime"]
+    assert renewal["spec"]["leaseTransitions"] == 0
+    assert [me.leads(112.9), me.leads(113)] == [True, False]
+
+
+def test_who_waited_a_full_term_for_a_lease_that_was_deleted_leads_at_once():
+    """Any leader has stopped by then."""
+    me = candidate()
+    me.observe(lease("other"), 100)
+    me.observe(None, 101)
+    me.accepted(lease("me"), 116)
+
+    assert me.leads(116)
+
+
 def test_a_held_lease_is_taken_a_full_term_after_its_last_change_as_seen_here():
     """The times in the record do not matter, however old they are."""
     me = candidate()

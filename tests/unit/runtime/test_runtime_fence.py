@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
+from tests.fakes.server import Server, answer
 from tests.unit.runtime.clocks import HandClock
 
-from knfleet.api.meta import HUB, Key
-from knfleet.kube.client import Client
+from knfleet.api.core import LEASES
+from knfleet.api.meta import HUB, Key, Object
+from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership, Timing
@@ -28,6 +30,7 @@ async def leader(clock: HandClock) -> AsyncGenerator[Leader]:
         options = LeaderOptions(timing=TIMING, clock=clock.time)
         made = Leader(client, Key("default", "lock"), "me", options)
         lease = {"metadata": {}, "spec": {"holderIdentity": "me"}}
+        made.candidate.observe(lease, clock.time())
         made.candidate.accepted(lease, clock.time())
         yield made
 
@@ -63,3 +66,19 @@ async def test_nothing_is_begun_after_the_term(leader: Leader, clock: HandClock)
             begun = True
 
     assert not begun
+
+
+async def test_a_client_behind_the_fence_reads_and_does_not_write(leader: Leader, clock: HandClock):
+    """Not one byte of a write leaves a process whose term has passed."""
+    lease: Object = {"metadata": {"name": "a"}}
+    async with Server(answer(lease)) as server:
+        connection = Connection(HUB, Endpoint(server.url), StaticCredential())
+        async with Client(connection, Options(before_write=leader.require)) as client:
+            await client.replace(LEASES, lease)
+            clock.advance(1)
+
+            with pytest.raises(LostLeadership):
+                await client.replace(LEASES, lease)
+            await client.get(LEASES, "a")
+
+        assert [request.method for request in server.requests] == ["PUT", "GET"]
