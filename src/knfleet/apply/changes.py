@@ -29,7 +29,7 @@ class Why(StrEnum):
     QUOTA = "QuotaExceeded"
     TERMINATING = "NamespaceTerminating"
     NO_NAMESPACE = "NamespaceMissing"
-    DENIED = "DeniedByWebhook"
+    DENIED = "DeniedByAdmission"
     WEBHOOK = "WebhookUnreachable"
     IMMUTABLE = "ImmutableField"
     INVALID = "Invalid"

@@ -25,6 +25,7 @@ IMMUTABLE = re.compile(
 )
 BY_TEXT = (
     ("denied the request", Why.DENIED),
+    ("denied request", Why.DENIED),
     ("failed calling webhook", Why.WEBHOOK),
     ("conversion webhook for", Why.WEBHOOK),
     ("because it is being terminated", Why.TERMINATING),

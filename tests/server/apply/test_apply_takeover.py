@@ -18,7 +18,7 @@ LAST_APPLIED = marks.LEGACY_ANNOTATIONS[1]
 
 async def install(go_operator: Client, resource: Resource, manifest: Object) -> Object:
     """Write an object as the Go operator does: created with two annotations, changed by PUT."""
-    meta = {**manifest["metadata"], "annotations": {"manifestival": "new"}}
+    meta: Object = {**manifest["metadata"], "annotations": {"manifestival": "new"}}
     meta["labels"] = {"app.kubernetes.io/name": "knative-serving"}
     dressed = {**manifest, "metadata": meta}
     meta["annotations"][LAST_APPLIED] = msgspec.json.encode(dressed).decode()

@@ -30,6 +30,7 @@ def error(
         (error(404, "the server could not find the requested resource"), Why.UNKNOWN_KIND),
         (error(400, 'admission webhook "w" denied the request: no'), Why.DENIED),
         (error(403, 'admission webhook "w" denied the request: no'), Why.DENIED),
+        (error(422, "ValidatingAdmissionPolicy 'p' denied request: x"), Why.DENIED),
         (
             error(500, 'Internal error occurred: failed calling webhook "w": no endpoints'),
             Why.WEBHOOK,
