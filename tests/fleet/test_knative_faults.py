@@ -1,7 +1,7 @@
 """What clusters do to an installation: each is told in a condition, and outlived by itself."""
 
-import asyncio
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -18,7 +18,7 @@ from knfleet.api.core import (
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import part
-from knfleet.dev import processes
+from knfleet.dev import ports, processes
 from knfleet.kube.yaml import dump_all, load_all
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Pool
@@ -157,8 +157,8 @@ async def test_a_webhook_in_the_way_is_named_and_outlived(
 ) -> None:
     """One that nobody answers for, and one that does not answer in time."""
     hub = knative_hub
-    server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0) if hangs else None
-    port = server.sockets[0].getsockname()[1] if server else 1
+    (port,) = ports.reserve(1, ports.DEFAULT_RANGE, small.log)
+    silent = socket.create_server(("127.0.0.1", port)) if hangs else None
     webhook: Object = {
         "name": "way.example.com",
         "clientConfig": {"url": f"https://127.0.0.1:{port}/"},
@@ -190,8 +190,8 @@ async def test_a_webhook_in_the_way_is_named_and_outlived(
         await hub.client.delete(VALIDATING_WEBHOOKS, Key("", "in-the-way"))
         await hub.ready(SERVINGS, "1.23.0")
     finally:
-        if server is not None:
-            server.close()
+        if silent is not None:
+            silent.close()
 
 
 async def test_what_cannot_be_removed_is_named_until_it_can(

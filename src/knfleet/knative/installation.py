@@ -26,7 +26,7 @@ from knfleet.knative.targets import Target
 from knfleet.render.pingsource import NAME as PING_SOURCE
 from knfleet.render.pipeline import Need
 
-DEADLINES = Deadlines(passing_seconds=5, established_seconds=30, webhook_seconds=3, gone_seconds=60)
+DEADLINES = Deadlines(passing_seconds=5, established_seconds=30, webhook_seconds=3, gone_seconds=15)
 """A pass should end soon, and be tried again; what takes longer is waited for by watch."""
 SYNC_SECONDS = 10.0
 DEPLOYMENT = GroupKind("apps", "Deployment")

@@ -10,7 +10,7 @@ from knfleet.knative.status import same, status_of
 from knfleet.runtime.manager import Lifetime
 
 FIRST_RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 30.0
+LONGEST_RETRY_SECONDS = 15.0
 REMEMBERED = 8
 
 
