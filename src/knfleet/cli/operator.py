@@ -84,10 +84,10 @@ def klog_options(command: Command) -> Command:
 def command(
     kubeconfig: Path | None, context: str | None, server: str | None, **options: Any
 ) -> None:
-    """Install Knative as custom resources ask for it: what the Knative Operator does.
+    """Install Knative as custom resources ask for it.
 
-    Takes the Knative Operator's flags and environment. Release files come from KO_DATA_PATH, or
-    from what `knfleet bundle pull` got.
+    A drop-in for the Knative Operator, with its flags and environment. Release files come from
+    KO_DATA_PATH, or from what `knfleet bundle pull` got.
     """
     from msgspec.structs import replace
 

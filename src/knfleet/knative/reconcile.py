@@ -25,7 +25,7 @@ from knfleet.knative.kinds import Kind, is_deleting, uid_of
 from knfleet.knative.records import Record
 from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.reporting import Reporter
-from knfleet.knative.status import Statement
+from knfleet.knative.status import Statement, status_of
 from knfleet.knative.targets import Target, TargetError, Targets
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
 from knfleet.kube.informer import Informer
@@ -83,6 +83,7 @@ class Reconciler:
             self.forget(request.key)
             return Again.never()
         record = self.record(manifest)
+        record.is_disputed = not record.has_said(status_of(manifest))
         first = self.first(manifest)
         try:
             if is_deleting(manifest):

@@ -21,6 +21,8 @@ class Record:
         self.uid = uid_of(manifest)
         self.said: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
         """What was written of late; the last may be on its way."""
+        self.is_disputed = False
+        """Whether somebody else wrote the status since."""
         self.installation: Installation | None = None
         self.lifetime: Lifetime | None = None
         self.failures = 0

@@ -37,7 +37,7 @@ class Reporter:
     async def report(self, record: Record, manifest: Object, said: Statement) -> None:
         """Write the status if it says something new, and tell what became of it in Events."""
         before, after = record.status, said.status
-        if same(before, after):
+        if same(before, after) and not record.is_disputed:
             return
         # Remembered first: the watch may tell of the write before its answer is here.
         record.said.append(after)
@@ -53,6 +53,7 @@ class Reporter:
                 manifest, "UpdateFailed", f"Failed to update status for {name(manifest)}: {error}"
             )
             raise
+        record.is_disputed = False
         self.tell_of(manifest, before, after)
 
     def tell_of(self, manifest: Object, before: KnativeStatus, after: KnativeStatus) -> None:
