@@ -14,7 +14,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 from tests.fakes.cluster import Cluster, Event, Gone, is_selected, merged, metadata_of
-from tests.fakes.server import loopback_socket
+from tests.fakes.sockets import loopback_socket
 
 from knfleet.api.meta import Key, Object, Resource
 

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tests.fakes.server import loopback_socket
+from tests.fakes.sockets import loopback_socket
 
 
 class Relay:

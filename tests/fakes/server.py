@@ -6,8 +6,6 @@ request and the writer, and returns whether the connection may be used again.
 
 import asyncio
 import json
-import random
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -18,6 +16,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 from tests.fakes.certificates import Pair
+from tests.fakes.sockets import loopback_socket
 
 
 class Asked(Struct, frozen=True):
@@ -46,20 +45,6 @@ def server_context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=client_ca.decode())
     return context
-
-
-def loopback_socket() -> socket.socket:
-    """A listening socket on a port below those that the kernel hands out."""
-    while True:
-        listening = socket.socket()
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind(("127.0.0.1", random.randint(10000, 32000)))
-            listening.listen(128)
-        except OSError:
-            listening.close()
-            continue
-        return listening
 
 
 class Server:

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import os
 import subprocess
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,6 +19,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest, Invalid, NotFound
+from tests import ground
+from tests.ground import Pool
 from tests.server import samples
 
 NAMESPACE = "samples"
@@ -29,26 +30,29 @@ KINDS: dict[str, Resource] = {"KnativeServing": SERVINGS, "KnativeEventing": EVE
 
 
 @pytest.fixture(scope="module")
-def crds(hub_connection: Connection) -> None:
+def crds(pool: Pool) -> Connection:
     """Our CRDs, served by the hub, and a namespace for objects of theirs."""
 
-    async def install() -> None:
-        async with Client(hub_connection) as hub:
+    async def install() -> Connection:
+        (lent,) = await pool.lend(1)
+        async with Client(lent.connection) as hub:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
             await hub.apply(NAMESPACES, namespace)
             for definition in definitions():
                 await hub.apply(CRDS, definition)
                 await established(hub, definition["metadata"]["name"])
+        return lent.connection
 
-    asyncio.run(install())
+    return asyncio.run(install())
 
 
 @pytest.fixture
-async def cluster(hub: Client, crds: None) -> AsyncGenerator[Client, None]:
+async def cluster(crds: Connection) -> AsyncGenerator[Client, None]:
     """The hub with our CRDs, and no objects of theirs."""
-    yield hub
-    for resource in (SERVINGS, EVENTINGS, PROFILES):
-        await hub.delete_collection(resource, NAMESPACE)
+    async with Client(crds) as hub:
+        yield hub
+        for resource in (SERVINGS, EVENTINGS, PROFILES):
+            await hub.delete_collection(resource, NAMESPACE)
 
 
 async def established(hub: Client, name: str) -> None:
@@ -187,15 +191,13 @@ async def test_a_misspelt_field_is_refused(cluster: Client):
         await strictly(cluster, SERVINGS, serving(clusterProfileReference=REFERENCE))
 
 
-async def test_kubectl_shows_what_matters(
-    cluster: Client, hub_connection: Connection, tmp_path: Path
-):
+async def test_kubectl_shows_what_matters(cluster: Client, crds: Connection, tmp_path: Path):
     await strictly(cluster, SERVINGS, serving(clusterProfileRef=REFERENCE))
     await strictly(cluster, SERVINGS, {"status": samples.KNATIVE_STATUS}, name="one", part="status")
     await strictly(cluster, PROFILES, samples.profile())
 
-    servings = await kubectl(hub_connection, tmp_path, "get", "knativeservings")
-    profiles = await kubectl(hub_connection, tmp_path, "get", "clusterprofile")
+    servings = await kubectl(crds, tmp_path, "get", "knativeservings")
+    profiles = await kubectl(crds, tmp_path, "get", "clusterprofile")
 
     header, row = servings.splitlines()
     assert header.split() == [
@@ -210,8 +212,7 @@ async def kubectl(connection: Connection, folder: Path, *arguments: str) -> str:
     credential = await connection.credentials.fetch()
     config = folder / "kubeconfig"
     config.write_bytes(msgspec.json.encode(kubeconfig(connection, credential)))
-    program = Path(os.environ["KUBEBUILDER_ASSETS"]) / "kubectl"
-    command = [str(program), "--kubeconfig", str(config), "--namespace", NAMESPACE]
+    command = [ground.kubectl(), "--kubeconfig", str(config), "--namespace", NAMESPACE]
     return await asyncio.to_thread(printed, *command, *arguments)
 
 

@@ -52,6 +52,11 @@ class DesiredSet(Struct, frozen=True):
     """Objects that cannot even be asked for."""
 
     @property
+    def has_unknown_kinds(self) -> bool:
+        """Whether some kinds were not served when the objects were made ready."""
+        return any(failure.why == Why.UNKNOWN_KIND for failure in self.rejected)
+
+    @property
     def refs(self) -> frozenset[Ref]:
         """Every object that is wanted, whether it can be had or not."""
         return frozenset(self.objects) | {failure.ref for failure in self.rejected}

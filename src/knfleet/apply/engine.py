@@ -43,6 +43,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import ApiError, Forbidden, KubeError, NotFound
 
 DEADLINES = Deadlines()
+MANY = 50
+"""Comparing more objects than this takes longer than others should wait."""
 FRESH_SECONDS = 600.0
 """How long an object of a kind that is not watched is believed to be as we left it."""
 
@@ -72,16 +74,19 @@ class Engine:
         self.gates = Gates(client, applyset, self.sight, deadlines)
         self.pruner = Pruner(client, self.parents, self.sight, deadlines)
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
+        self.known_kinds: Kinds = {}
         self.turn = asyncio.Lock()
         """Held by who acts: a repair must not bring back what an uninstall deletes."""
 
     async def desired(self, objects: Sequence[Object]) -> DesiredSet:
         """The objects ready to be applied; the same list is not made ready twice."""
-        if self.prepared is not None and self.prepared[0] is objects:
-            known = self.prepared[1]
-            if not any(failure.why == Why.UNKNOWN_KIND for failure in known.rejected):
-                return known
+        known = self.prepared[1] if self.prepared and self.prepared[0] is objects else None
+        if known is not None and not known.has_unknown_kinds:
+            return known
         kinds = await self.kinds(objects)
+        if known is not None and kinds == self.known_kinds:
+            return known
+        self.known_kinds = kinds
         # Hashing a release takes longer than others should wait.
         desired = await asyncio.to_thread(prepare, objects, kinds, self.applyset, self.owner)
         self.prepared = (objects, desired)
@@ -134,7 +139,11 @@ class Engine:
         hidden = {failure.ref for failure in seen.failures}
         part = DesiredSet({each.ref: each for each in wanted if each.ref not in hidden})
         context = self.context(await self.orphaned_sets(seen))
-        return seen, make_plan(part, seen.objects, context, trusted=seen.trusted)
+        if len(seen.objects) <= MANY:
+            return seen, make_plan(part, seen.objects, context, trusted=seen.trusted)
+        return seen, await asyncio.to_thread(
+            make_plan, part, seen.objects, context, trusted=seen.trusted
+        )
 
     async def orphaned_sets(self, seen: Seen) -> frozenset[str]:
         """Sets of ours, found on objects, whose parent is gone."""
@@ -214,22 +223,22 @@ class Engine:
         for wave, steps in plan.waves.items():
             if wave == Wave.GATED:
                 continue
-            if wave == Wave.WORK:
+            if wave == Wave.WORK and not is_away(outcomes):
                 outcomes += await self.gates.established(plan.waves.get(Wave.FOUNDATION, ()))
             done = await self.write(steps, outcomes)
             blocked = {each.ref for each in done if is_held_up(each)}
             late += [step for step in steps if step.desired.ref in blocked]
             outcomes += [each for each in done if each.ref not in blocked]
-        if late:
+        if late and not is_away(outcomes):
             late = await self.past_stale(late, desired, outcomes)
         gated = [*plan.waves.get(Wave.GATED, ()), *late]
-        if gated:
-            outcomes += await self.write_gated(gated, plan, outcomes)
-        return outcomes
+        if is_away(outcomes):
+            return [*outcomes, *await self.write(gated, outcomes)]
+        return [*outcomes, *await self.write_gated(gated, plan, outcomes)] if gated else outcomes
 
     async def write(self, steps: Sequence[Step], before: Sequence[Outcome]) -> list[Outcome]:
         """Write objects at the same time, unless the cluster is away or their CRD is not there."""
-        if any(isinstance(each, Failure) and each.why == Why.UNANSWERED for each in before):
+        if is_away(before):
             return [Pending(each.desired.ref, "the cluster stopped answering") for each in steps]
         broken = crd_refs(each for each in before if isinstance(each, Failure))
         ready = [each for each in steps if crd_of(each.desired) not in broken]
@@ -332,6 +341,11 @@ class Engine:
             self.ledger.records.clear()
             self.prepared = None
             return await self.pruner.uninstall()
+
+
+def is_away(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the cluster stopped answering on the way."""
+    return any(isinstance(each, Failure) and each.why == Why.UNANSWERED for each in outcomes)
 
 
 def is_held_up(outcome: Outcome) -> bool:

@@ -161,7 +161,8 @@ class Gate(Half):
             self.transport.resume_reading()
 
     def refuse(self, code: int, why: str) -> None:
-        """Tell the API server why there is no connection, if it still listens."""
+        """Tell the API server why there is no connection."""
+        # A TLS handshake that failed has closed the connection already.
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(answer(code, why))
             self.transport.close()

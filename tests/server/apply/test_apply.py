@@ -1,5 +1,6 @@
 """Applying to a real API server: what is written, what is not, and what is said about it."""
 
+import psutil
 import pytest
 
 from knfleet.api.core import (
@@ -10,14 +11,18 @@ from knfleet.api.core import (
     JOBS,
     NAMESPACES,
     SERVICES,
+    VALIDATING_WEBHOOKS,
 )
-from knfleet.api.meta import Key, Object
+from knfleet.api.meta import ClusterName, Key, Object
 from knfleet.apply import marks
 from knfleet.apply.changes import Why
+from knfleet.apply.engine import Engine
 from knfleet.apply.inventory import Inventory, read_parent
 from knfleet.apply.refs import Ref
-from knfleet.kube.client import Client
-from tests.server.apply.conftest import Bench, other_set
+from knfleet.dev import processes
+from knfleet.kube.client import Client, Options
+from tests.ground import Lent
+from tests.server.apply.conftest import QUICK, Bench, Requests, other_set
 from tests.unit.apply.objects import (
     SET,
     THINGS,
@@ -127,8 +132,6 @@ async def test_a_key_that_is_dropped_disappears_and_keys_of_others_stay(
 
 async def test_fields_of_others_survive(bench: Bench, stranger: Client) -> None:
     """A caBundle, rules that the webhook fills in, an injected annotation, aggregated rules."""
-    from knfleet.api.core import VALIDATING_WEBHOOKS
-
     hook: Object = {
         "name": "w.example.com",
         "sideEffects": "None",
@@ -183,8 +186,6 @@ async def test_fields_of_others_survive(bench: Bench, stranger: Client) -> None:
 
 async def test_replicas_that_an_autoscaler_set_stay(bench: Bench, hub_connection: object) -> None:
     """They are written through the scale subresource by the controller manager."""
-    from knfleet.kube.client import Options
-
     engine = bench.engine()
     objects = [deployment("web", replicas=1)]
     await engine.apply(objects)
@@ -369,8 +370,6 @@ async def test_a_plan_tells_what_would_happen_and_writes_nothing(bench: Bench) -
 @pytest.mark.parametrize("owner_namespace", ["home", "away"])
 async def test_an_owner_takes_its_own_namespace_along(bench: Bench, owner_namespace: str) -> None:
     """And objects elsewhere are not given to the garbage collector."""
-    from knfleet.apply.engine import Engine
-
     await bench.client.create(NAMESPACES, namespace("away"))
     owner = await bench.client.create(CONFIG_MAPS, config_map("owner", owner_namespace))
     engine = Engine(bench.client, SET, owner=owner)
@@ -408,3 +407,39 @@ async def test_done_jobs_do_not_run_again(bench: Bench) -> None:
     assert (await bench.engine().apply([job("migrate", image="new")])).created == [
         Ref("batch", "Job", "home", "migrate")
     ]
+
+
+class Freezer(Requests):
+    """Freezes an API server when so many objects have been applied."""
+
+    def __init__(self, server: psutil.Process, after: int) -> None:
+        super().__init__()
+        self.server = server
+        self.after = after
+
+    def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
+        """One request more."""
+        super().request(cluster, verb, code, seconds)
+        if verb == "apply" and self.verbs[verb] == self.after:
+            self.server.suspend()
+
+
+async def test_an_api_server_that_goes_away_is_told_and_outlived(bench: Bench, lent: Lent) -> None:
+    """What was not tried waits, nothing hangs, and the next call completes it."""
+    recorded = processes.recorded(lent.folder)[f"{lent.name}.kube-apiserver"]
+    server = psutil.Process(recorded.pid)
+    objects = small_release()
+    # The parent and the first wave are through then.
+    freezer = Freezer(server, after=3)
+    try:
+        async with Client(
+            bench.connection, Options(observe=freezer, deadline_seconds=1, attempts=1)
+        ) as client:
+            changes = await Engine(client, SET, deadlines=QUICK).apply(objects)
+    finally:
+        server.resume()
+
+    assert {failure.why for failure in changes.failures} == {Why.UNANSWERED}
+    assert "the cluster stopped answering" in {each.message for each in changes.pending}
+    assert len(changes.changes) + len(changes.failures) + len(changes.pending) == len(objects)
+    assert (await bench.engine().apply(objects)).settled

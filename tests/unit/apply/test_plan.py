@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.api.core import DEPLOYMENTS, NAMESPACES
+from knfleet.api.core import DEPLOYMENTS, NAMESPACES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.desired import Desired
@@ -185,8 +185,6 @@ def test_waves_are_in_order_of_need() -> None:
         "clientConfig": {"service": {"namespace": "home", "name": "webhook"}},
         "rules": [{"apiGroups": ["example.com"], "resources": ["things"], "operations": ["*"]}],
     }
-    from knfleet.api.core import VALIDATING_WEBHOOKS
-
     config = manifest(VALIDATING_WEBHOOKS, "w", webhooks=[hook])
     thing = manifest(THINGS, "t")
     objects = [thing, deployment("d"), config_map("c"), config, cluster_role("r"), crd()]

@@ -13,6 +13,7 @@ from knfleet.dev import download
 from knfleet.dev.binaries import ETCD, KUBERNETES, TOOLS
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Silence
+from tests.fakes.sockets import loopback_socket
 
 
 class Mirror:
@@ -67,8 +68,7 @@ async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mirror]:
     app.router.add_get("/{path:.*}", mirror.answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.SockSite(runner, loopback_socket()).start()
     port = runner.addresses[0][1]
     monkeypatch.setenv("KNFLEET_GROUND_MIRROR", f"http://127.0.0.1:{port}")
     mirror.offer()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from knfleet.api.meta import Key
 from knfleet.dev.egress import BadConnect, Dial, Egress, Refuse, Serve, Way, answer, parse_connect
@@ -14,6 +15,7 @@ from knfleet.dev.node.annotations import WebhookBehaviour
 from knfleet.dev.node.certificates import Authority, server_context
 from knfleet.dev.webhooks import Responder
 from tests.fakes import certificates
+from tests.fakes.sockets import loopback_socket
 from tests.waiting import until
 
 MEGABYTE = 1024 * 1024
@@ -100,7 +102,7 @@ async def echo() -> AsyncGenerator[int]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, sock=loopback_socket())
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -199,3 +201,25 @@ async def test_a_client_that_leaves_during_the_handshake_harms_nobody(tmp_path: 
             async with connected(socket) as (head, _, writer):
                 writer.write(b"this is not TLS")
                 assert head.startswith(b"HTTP/1.1 200 ")
+
+
+async def secured(socket: Path, context: ssl.SSLContext) -> None:
+    """Ask for a connection, and begin TLS on it."""
+    async with connected(socket) as (head, _, writer):
+        assert head.startswith(b"HTTP/1.1 200 ")
+        await writer.start_tls(context, server_hostname="hook.shop.svc")
+
+
+def test_a_client_that_does_not_trust_us_harms_nobody(tmp_path: Path) -> None:
+    """On the loop that the node runs on, which does not forgive a write after the end."""
+
+    async def distrust() -> None:
+        pair = certificates.Authority().server("hook")
+        way = Serve(server_context(pair.certificate + pair.key), asyncio.Protocol)
+        stranger = ssl.create_default_context(cadata=certificates.Authority().pem.decode())
+        async with egress(tmp_path, way) as socket:
+            for _ in range(3):
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await secured(socket, stranger)
+
+    uvloop.run(distrust())

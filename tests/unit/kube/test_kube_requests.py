@@ -47,12 +47,12 @@ from tests.fakes.server import (
     answer,
     cut_body,
     drop,
-    loopback_socket,
     server_context,
     silence,
     status,
     stream,
 )
+from tests.fakes.sockets import loopback_socket
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
 KEY = Key("n", "a")

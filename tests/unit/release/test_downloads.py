@@ -11,6 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from knfleet.release.errors import FetchFailed, FetchRefused
 from knfleet.release.fetch import Downloads, Limits, shown
+from tests.fakes.sockets import loopback_socket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,25 +26,11 @@ async def serving(handler: Handler) -> AsyncGenerator[str]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        bound = free_socket()
+        bound = loopback_socket()
         await web.SockSite(runner, bound).start()
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:
         await runner.cleanup()
-
-
-def free_socket() -> socket.socket:
-    """A bound socket below the ephemeral range."""
-    for port in range(24100, 25000):
-        bound = socket.socket()
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind(("127.0.0.1", port))
-        except OSError:
-            bound.close()
-        else:
-            return bound
-    raise AssertionError("no free port")
 
 
 async def manifest(_: web.Request) -> web.Response:
@@ -205,7 +192,7 @@ async def test_a_server_that_hangs_fails_in_time():
 
 
 async def test_nobody_listening_is_told_with_the_address():
-    with free_socket() as bound:
+    with loopback_socket() as bound:
         port = bound.getsockname()[1]
 
     with pytest.raises(FetchFailed, match=f"127.0.0.1:{port}/a.yaml"):

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import aiohttp
-import pytest
+from tests.fakes.sockets import free_port
 from tests.unit.runtime.clocks import HandClock
 
 from knfleet.api.core import PODS
@@ -125,22 +125,9 @@ async def ask(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A port below those that the kernel hands out."""
-    return next(port for port in range(28100, 28200) if is_free(port))
-
-
-def is_free(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-async def test_health_and_readiness_are_different_questions(free_port: int):
+async def test_health_and_readiness_are_different_questions():
     """A process that waits for its cluster is healthy, and not ready."""
-    health = Health(Bind(port=free_port))
+    health = Health(Bind(port=free_port()))
     health.health["loop"] = lambda: None
     health.readiness["informers"] = lambda: "waiting for hub"
 
@@ -161,11 +148,11 @@ async def test_health_and_readiness_are_different_questions(free_port: int):
         assert (await ask(session, "/metrics"))[0] == 404
 
 
-async def test_metrics_are_served_as_prometheus_reads_them(free_port: int):
+async def test_metrics_are_served_as_prometheus_reads_them():
     """In the format that it asks for."""
     metrics = Metrics()
     metrics.leader(leads=True)
-    async with served(Health(Bind(port=free_port), metrics)) as session:
+    async with served(Health(Bind(port=free_port()), metrics)) as session:
         status, told = await ask(session, "/metrics")
         accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
         async with session.get("/metrics", headers=accept) as answer:
