@@ -1,10 +1,16 @@
 """Waiting in tests: for something that must become true, never for time to pass."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Awaitable, Callable
 
 POLL_SECONDS = 0.02
+
+
+def heed_interrupts() -> None:
+    """For children that are to be interrupted: a runner in the background may ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def until(

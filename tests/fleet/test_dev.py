@@ -18,7 +18,7 @@ from knfleet.dev import binaries, ports, processes
 from knfleet.dev.folder import Folder
 from knfleet.dev.status import GroundStatus
 from tests.ground import kubectl
-from tests.waiting import until
+from tests.waiting import heed_interrupts, until
 
 LIMIT_SECONDS = 240
 
@@ -335,6 +335,7 @@ async def start_up(dev: Dev, *arguments: str) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
 
 

@@ -16,7 +16,7 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
 from tests.conftest import Lend
 from tests.ground import Pool
-from tests.waiting import until
+from tests.waiting import heed_interrupts, until
 
 HELD_BY_FINALIZER: Object = {
     "apiVersion": "v1",
@@ -109,6 +109,7 @@ async def test_nothing_is_left_of_an_interrupted_run(tmp_path: Path, blow: signa
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
     await until(lambda: marker.exists() and bool(marker.read_text()), "a test runs", seconds=120)
     folder = Folder(Path(marker.read_text()))
