@@ -20,8 +20,8 @@ from knfleet.dev.errors import GroundError
 def command(keep: bool, spokes: int, directory: Path | None) -> None:
     """Show knfleet on real clusters on this machine.
 
-    Starts a hub and spokes, runs a Deployment on each, shows what there is, and takes everything
-    down again.
+    Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
+    removes it, shows what there is, and takes everything down again.
     """
     from knfleet.dev.clusters import Ground
     from knfleet.dev.demo import show

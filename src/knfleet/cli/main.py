@@ -25,6 +25,7 @@ COMMANDS: dict[str, Entry] = {
     "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
     "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
     "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
+    "operator": Entry("knfleet.cli.operator", "Install Knative as custom resources ask for it."),
     "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
 }
 

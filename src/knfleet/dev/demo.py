@@ -1,4 +1,4 @@
-"""What `knfleet demo` shows: real clusters, and work that becomes available on each."""
+"""What `knfleet demo` shows: real clusters, work on each of them, and Knative on the hub."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from contextlib import aclosing
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.clusters import Ground
+from knfleet.dev.demo_knative import show_knative
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress
 from knfleet.dev.status import ClusterStatus, status
@@ -16,7 +17,7 @@ AVAILABLE_SECONDS = 60
 
 
 async def show(ground: Ground, spokes: int, progress: Progress) -> tuple[ClusterStatus, ...]:
-    """A hub and spokes with a Deployment available on each; how they are then."""
+    """A hub and spokes with a Deployment on each, and Knative on the hub; how they are then."""
     started = time.monotonic()
     progress.say(f"starting a hub and {spokes} spokes: real API servers on loopback")
     state = await ground.up(spokes)
@@ -24,6 +25,7 @@ async def show(ground: Ground, spokes: int, progress: Progress) -> tuple[Cluster
     async with asyncio.TaskGroup() as group:
         for cluster in state.clusters:
             group.create_task(deploy(ground, cluster.name, progress))
+    await show_knative(ground, progress)
     return (await status(ground.folder)).clusters
 
 

@@ -1,0 +1,149 @@
+"""`knfleet operator`: the drop-in for the Knative Operator's binary."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.output import explained
+from knfleet.knative.settings import SettingError
+from knfleet.kube.errors import KubeError
+from knfleet.release.errors import ReleaseError
+
+if TYPE_CHECKING:
+    from knfleet.kube.endpoint import Connection
+
+KLOG_FLAGS = (
+    "add_dir_header",
+    "alsologtostderr",
+    "log_backtrace_at",
+    "log_dir",
+    "log_file",
+    "log_file_max_size",
+    "logtostderr",
+    "one_output",
+    "skip_headers",
+    "skip_log_headers",
+    "stderrthreshold",
+    "vmodule",
+)
+"""Flags of Go's logger, which say nothing to ours."""
+
+Command = Callable[..., Any]
+
+
+class GoFlags(click.Command):
+    """A command whose long flags may be written with a single dash, as Go programs take them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        return super().parse_args(ctx, [doubled(argument) for argument in args])
+
+
+def doubled(argument: str) -> str:
+    """An argument with two dashes where it has one; -h stays as it is."""
+    is_single = argument.startswith("-") and argument[1:2] not in ("", "-")
+    return f"-{argument}" if is_single and argument != "-h" else argument
+
+
+def switch(name: str, text: str) -> Callable[[Command], Command]:
+    """A flag that is on when it is there, and may be given as =true or =false."""
+    return click.option(
+        name, type=bool, is_flag=False, flag_value=True, default=False, help=text, metavar=""
+    )
+
+
+def klog_options(command: Command) -> Command:
+    """The flags of Go's logger, taken and passed over."""
+    for name in KLOG_FLAGS:
+        option = click.option(f"--{name}", is_flag=False, flag_value="", hidden=True)
+        command = option(command)
+    return command
+
+
+@click.command(cls=GoFlags)
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with.")
+@click.option("--context", "context", help="Context of the kubeconfig.")
+@click.option("--server", help="Address of the API server, instead of the kubeconfig's.")
+@click.option("--cluster", hidden=True, help="Taken for compatibility; name a context instead.")
+@click.option("--clusterprofile-provider-file", "provider_file", help="Access providers.")
+@click.option("--remote-deployments-poll-interval", "poll_interval", default="10s", hidden=True)
+@click.option("--kube-api-qps", type=float, hidden=True)
+@click.option("--kube-api-burst", type=int, hidden=True)
+@switch("--disable-ha", "Run without leader election.")
+@switch("--install-crds", "Install our custom resource definitions first.")
+@click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
+@click.option("--health-port", type=click.IntRange(1, 65535), help="8080 when not given.")
+@click.option("--metrics-port", type=click.IntRange(1, 65535), help="9090 when not given.")
+@click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
+@klog_options
+@explained(ReleaseError, KubeError, SettingError)
+def command(
+    kubeconfig: Path | None, context: str | None, server: str | None, **options: Any
+) -> None:
+    """Install Knative as custom resources ask for it.
+
+    A drop-in for the Knative Operator, with its flags and environment. Release files come from
+    KO_DATA_PATH, or from what `knfleet bundle pull` got.
+    """
+    from msgspec.structs import replace
+
+    from knfleet.knative.operator import build
+    from knfleet.knative.settings import duration_seconds, from_environment
+    from knfleet.release.cache import ParsedCache
+    from knfleet.release.releases import Releases
+    from knfleet.release.sources import cache_folder
+    from knfleet.runtime import logs
+    from knfleet.runtime.process import run_process
+
+    logs.configure("debug" if options["verbosity"] >= 4 else "info")
+    connection = connect(kubeconfig, context, server)
+    duration_seconds(options["poll_interval"])
+    is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig
+    found = from_environment(os.environ, connection.namespace if is_pod else "")
+    settings = replace(
+        found,
+        disable_ha=options["disable_ha"],
+        install_crds=options["install_crds"],
+        verbosity=options["verbosity"],
+        health_port=options["health_port"] or found.health_port,
+        metrics_port=options["metrics_port"] or found.metrics_port,
+    )
+    folder = release_folder(options["origin"])
+    releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
+    begin = partial(build, connection=connection, releases=releases, settings=settings)
+    raise SystemExit(run_process(begin))
+
+
+def connect(kubeconfig: Path | None, context: str | None, server: str | None) -> "Connection":
+    """The hub, as the flags name it, else as the environment does."""
+    from msgspec.structs import replace
+
+    from knfleet.api.meta import HUB
+    from knfleet.kube.incluster import default_connection
+    from knfleet.kube.kubeconfig import load
+
+    if kubeconfig is not None:
+        connection = replace(load([kubeconfig], context), cluster=HUB)
+    else:
+        connection = default_connection(context)
+    if server:
+        connection = replace(connection, endpoint=replace(connection.endpoint, server=server))
+    return connection
+
+
+def release_folder(origin: str | None) -> Path:
+    """The folder with release files."""
+    import asyncio
+
+    from knfleet.release.sources import default_folder, source
+
+    if origin:
+        return asyncio.run(source(origin).fetch())
+    folder = default_folder()
+    if not folder.is_dir():
+        raise ReleaseError(f"{folder}: there is no such folder; set KO_DATA_PATH to another")
+    return folder

@@ -1,0 +1,138 @@
+"""The controller of one kind: what it watches, and which changes are worth a pass.
+
+A pass follows from a new generation, a deletion, a changed annotation, a lost finalizer, a status
+that somebody else wrote, or a change on the target. Our own status writes cause none.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from knfleet.api import conditions
+from knfleet.api.conditions import DEPENDENTS, READY
+from knfleet.api.meta import HUB, Key, Object, Request
+from knfleet.knative.kinds import Kind, finalizers_of, is_deleting
+from knfleet.knative.reconcile import Reconciler
+from knfleet.knative.rendering import Renderer
+from knfleet.knative.reporting import Reporter
+from knfleet.knative.status import status_of
+from knfleet.knative.targets import Targets
+from knfleet.kube.client import Client
+from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.runtime.controller import Controller, ControllerOptions
+from knfleet.runtime.events import EventOptions, Events
+from knfleet.runtime.manager import Manager
+from knfleet.runtime.metrics import Metrics
+from knfleet.runtime.queue import Backoff, QueueOptions, Slots
+
+BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
+"""Passes that fail as a whole fail because the hub does not answer; it should not be far away."""
+PASS_SECONDS = 900.0
+
+
+class Parts(Struct, frozen=True):
+    """What the controllers of a process share."""
+
+    client: Client
+    targets: Targets
+    renderer: Renderer
+    metrics: Metrics
+    slots: Slots = Slots()
+
+
+class KnativeController:
+    """Watches the custom resources of one kind, and reconciles them."""
+
+    def __init__(self, kind: Kind, parts: Parts, manager: Manager) -> None:
+        self.kind = kind
+        name = kind.resource.kind.lower()
+        self.resources = Informer(parts.client, kind.resource, trim=without_managed_fields)
+        self.events = Events(parts.client, kind.component, EventOptions(observe=parts.metrics))
+        observer = parts.metrics.controller(name)
+        queue = QueueOptions(slots=parts.slots, backoff=BACKOFF, observe=observer)
+        options = ControllerOptions(queue, PASS_SECONDS, observer)
+        self.reconciler = Reconciler(
+            kind,
+            self.resources,
+            targets=parts.targets,
+            renderer=parts.renderer,
+            reporter=Reporter(kind, parts.client, self.events),
+            lifetime=manager.lifetime,
+            look_again=self.look_again,
+        )
+        self.controller = Controller(name, self.reconciler.reconcile, options)
+        self.controller.watches(self.resources.on_change, requests=self.requests)
+        parts.metrics.watch_queue(name, self.controller.queue)
+
+    def look_again(self, request: Request, seconds: float) -> None:
+        """Have a custom resource looked at soon."""
+        self.controller.queue.add_after(request, seconds)
+
+    def requests(self, change: Change) -> Iterable[Request]:
+        """What must be looked at after a change of a custom resource."""
+        if change.new is None:
+            # One that waited for its place may have it now.
+            yield Request(HUB, change.key)
+            yield from (Request(HUB, Key.of(each)) for each in self.resources.items())
+        elif change.old is None or self.is_news(change.old, change.new):
+            yield Request(HUB, change.key)
+
+    def is_news(self, old: Object, new: Object) -> bool:
+        """Whether a change of a custom resource is more than our own words."""
+        if cause(old) != cause(new):
+            return True
+        finalizer = self.kind.finalizer
+        if finalizer in finalizers_of(old) and finalizer not in finalizers_of(new):
+            return True
+        record = self.reconciler.records.get(Key.of(new))
+        return record is not None and not record.has_said(status_of(new))
+
+    async def run(self) -> None:
+        """Reconcile from when everything is known; several claim one place otherwise."""
+        await self.resources.synced.wait()
+        await self.controller.run()
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self.controller.stop()
+
+    def join(self, manager: Manager) -> None:
+        """Run as a part of a process: watch always, act only while it leads."""
+        manager.add(self.resources, f"{self.kind.resource.kind} informer")
+        manager.add(self.events, f"{self.kind.resource.kind} events")
+        manager.add(self, f"{self.kind.resource.kind} controller", leading=True)
+
+
+def cause(manifest: Object) -> tuple[object, ...]:
+    """What of a custom resource calls for a pass when it changes."""
+    meta = manifest["metadata"]
+    return (
+        meta.get("uid"),
+        meta.get("generation"),
+        is_deleting(manifest),
+        meta.get("annotations") or {},
+    )
+
+
+def count_conditions(metrics: Metrics, controllers: Iterable[KnativeController]) -> None:
+    """Tell how many custom resources have each condition, whenever somebody asks."""
+    every = list(controllers)
+    gauge = metrics.gauge(
+        "custom_resources", "Custom resources by condition", "kind", "condition", "status"
+    )
+
+    def read() -> None:
+        for each in every:
+            kind = each.kind.resource.kind
+            for type_ in (READY, *DEPENDENTS):
+                said = [find_status(manifest, type_) for manifest in each.resources.items()]
+                for status in ("True", "False", "Unknown"):
+                    gauge.labels(kind, type_, status).set(said.count(status))
+
+    metrics.before_scrape.append(read)
+
+
+def find_status(manifest: Object, type_: str) -> str:
+    """What a custom resource says of one condition."""
+    found = conditions.find(status_of(manifest).conditions, type_)
+    return "Unknown" if found is None else found.status

@@ -1,0 +1,164 @@
+"""One custom resource's objects on its target: applied, watched, repaired.
+
+It lives as long as its custom resource is installed by this process, and holds what costs something
+to build again: watches, and the memory of what was applied.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from knfleet.api.core import CONFIG_MAPS
+from knfleet.api.meta import Object, Resource
+from knfleet.apply.changes import ChangeSet
+from knfleet.apply.desired import owner_reference
+from knfleet.apply.drift import Fights
+from knfleet.apply.engine import Engine
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.observed import is_newer
+from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.refs import JOB, GroupKind, Ref
+from knfleet.apply.repair import Repair, Repairer
+from knfleet.apply.watching import JUDGED, Noticed, SetWatch
+from knfleet.apply.writing import Deadlines
+from knfleet.knative.rendering import Rendering
+from knfleet.knative.targets import Target
+from knfleet.render.pingsource import NAME as PING_SOURCE
+from knfleet.render.pipeline import Need
+
+DEADLINES = Deadlines(passing_seconds=5, established_seconds=30, webhook_seconds=3, gone_seconds=15)
+"""A pass should end soon, and be tried again; what takes longer is waited for by watch."""
+SYNC_SECONDS = 10.0
+DEPLOYMENT = GroupKind("apps", "Deployment")
+
+
+class Repairs(Repairer):
+    """Repairs everything but objects that others change by right, which a pass looks at."""
+
+    leave: frozenset[Ref] = frozenset()
+
+    def notice(self, noticed: Noticed) -> None:
+        """Hear of a change."""
+        if noticed.ref not in self.leave:
+            super().notice(noticed)
+
+
+class Installation:
+    """What one custom resource has on its target."""
+
+    def __init__(
+        self, target: Target, changed: Callable[[], None], repaired: Callable[[Repair], None]
+    ) -> None:
+        self.target = target
+        self.client = target.client
+        self.changed = changed
+        self.applyset = ApplySet(CONFIG_MAPS, target.parent)
+        self.watch = SetWatch(target.client, self.applyset)
+        self.engine = Engine(
+            target.client,
+            self.applyset,
+            owner=target.owner,
+            watch=self.watch,
+            deadlines=DEADLINES,
+        )
+        self.repairs = Repairs(self.engine, self.watch, Fights(time.monotonic), repaired)
+        self.watch.on_change(self.notice)
+        self.rendering: Rendering | None = None
+        self.is_rooted = False
+
+    async def run(self) -> None:
+        """Watch and repair until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watch.run())
+            group.create_task(self.repairs.run())
+
+    def notice(self, noticed: Noticed) -> None:
+        """A change after which the custom resource may be ready, or no longer ready."""
+        if noticed.ref.group_kind in JUDGED:
+            self.changed()
+
+    async def apply(self, objects: Sequence[Object]) -> ChangeSet:
+        """Make all objects so, and keep them so from now on."""
+        await self.root()
+        desired = await self.engine.desired(objects)
+        resources = {each.resource for each in desired.objects.values()}
+        self.watch.follow(each for each in sorted(resources) if not is_custom(each))
+        self.repairs.leave = frozenset(ref for ref in desired.refs if is_shared(ref))
+        if self.repairs.objects is not objects:
+            self.repairs.guard(objects)
+        changes = await self.engine.apply(objects)
+        # Kinds of CRDs that were just applied can only now be watched.
+        self.watch.follow(sorted(resources))
+        return changes
+
+    async def root(self) -> None:
+        """Make the parent go with the owner, so that not even it is left at the end."""
+        if self.is_rooted:
+            return
+        key, owner = self.target.parent, self.target.owner
+        if owner["kind"] != CONFIG_MAPS.kind:
+            parent: Object = {
+                "apiVersion": CONFIG_MAPS.api_version,
+                "kind": CONFIG_MAPS.kind,
+                "metadata": {
+                    "name": key.name,
+                    "namespace": key.namespace,
+                    "labels": {"app.kubernetes.io/managed-by": "knfleet"},
+                    "ownerReferences": [owner_reference(owner)],
+                },
+            }
+            await self.client.apply(CONFIG_MAPS, parent)
+        await self.engine.parents.read()
+        self.is_rooted = True
+
+    async def summary(self, objects: Sequence[Object]) -> Summary | None:
+        """How the workloads and Jobs are; None while that is not known."""
+        wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                for kind in {ref.group_kind for ref in wanted}:
+                    await self.watch.informers[kind].synced.wait()
+        except TimeoutError:
+            return None
+        judged = self.watch.summary(ref for ref in wanted if not self.is_done(ref, objects))
+        return Summary(tuple(map(self.as_of_now, judged.healths)))
+
+    def as_of_now(self, health: Health) -> Health:
+        """How an object is; one whose newest state was not seen yet is not ready."""
+        record = self.engine.ledger.records.get(health.ref)
+        known = self.watch.informers[health.ref.group_kind].get(health.ref.key)
+        if record is None or known is None:
+            return health
+        if not is_newer(record.version, known["metadata"].get("resourceVersion", "")):
+            return health
+        return Health(health.ref, State.PROGRESSING, "its change is not seen yet", 0, health.wanted)
+
+    def is_done(self, ref: Ref, objects: Sequence[Object]) -> bool:
+        """Whether a Job was complete before the cluster removed it."""
+        if ref.group_kind != JOB or self.watch.informers[JOB].get(ref.key) is not None:
+            return False
+        digest = self.engine.wanted(objects)[ref].digest
+        return self.engine.context().done_jobs.get(str(ref.key)) == digest
+
+    def generation_of(self, need: Need) -> int | None:
+        """The generation of a live object; 0 when it is not there, None when nobody knows."""
+        resource, key = need
+        informer = self.watch.informer(GroupKind.of(resource))
+        if informer is None:
+            return None
+        known = informer.get(key)
+        return 0 if known is None else known["metadata"].get("generation", 0)
+
+    async def prune(self, objects: Sequence[Object]) -> ChangeSet:
+        """Delete what an earlier release or setting has left."""
+        return await self.engine.prune(objects)
+
+
+def is_custom(resource: Resource) -> bool:
+    """Whether a kind is defined by a CRD."""
+    return GroupKind.of(resource).is_custom
+
+
+def is_shared(ref: Ref) -> bool:
+    """Whether Knative's own controllers change an object, so that rendering reads it first."""
+    return ref.group_kind == DEPLOYMENT and ref.name == PING_SOURCE

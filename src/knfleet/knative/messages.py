@@ -1,0 +1,94 @@
+"""Sentences for conditions and Events: what failed, what is missing, what is waited for."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from knfleet.apply.changes import ChangeSet, Denial, Failure, Pending, Why
+from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.refs import JOB, Ref
+
+MOST_NAMED = 8
+"""So many objects are named; of more, the number is told."""
+
+
+def failure_text(failures: Sequence[Failure]) -> str:
+    """What failed; of missing rights every single one is named."""
+    parts: list[str] = []
+    denials = sorted({denial for each in failures for denial in each.denials})
+    if denials:
+        parts.append(f"the operator is not allowed to {denials_text(denials)}")
+    rest = [each for each in failures if not each.denials]
+    parts += told(group(rest))
+    return "; ".join(parts)
+
+
+def group(failures: Iterable[Failure]) -> list[str]:
+    """One sentence for each thing that the server said, with the objects that it said it of."""
+    by_words: defaultdict[tuple[Why, str], list[Ref]] = defaultdict(list)
+    for each in failures:
+        by_words[each.why, each.message].append(each.ref)
+    return [
+        f"{', '.join(told(map(str, refs)))}: {message} ({why})"
+        for (why, message), refs in by_words.items()
+    ]
+
+
+def denials_text(denials: Iterable[Denial]) -> str:
+    """Rights as `create, patch deployments.apps in NAMESPACE`."""
+    verbs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for denial in denials:
+        name = f"{denial.resource}.{denial.group}" if denial.group else denial.resource
+        verbs[name, denial.namespace].append(denial.verb)
+    return "; ".join(
+        f"{', '.join(sorted(each))} {name}" + (f" in {namespace}" if namespace else "")
+        for (name, namespace), each in verbs.items()
+    )
+
+
+def pending_text(pending: Sequence[Pending]) -> str:
+    """What must wait, and for what."""
+    return "; ".join(told(map(str, pending)))
+
+
+def left_text(changes: ChangeSet) -> str:
+    """What could not be removed, and why."""
+    count = len(changes.failures) + len(changes.pending)
+    parts = [failure_text(changes.failures)] if changes.failures else []
+    if changes.pending:
+        parts.append(pending_text(changes.pending))
+    noun = "object is" if count == 1 else "objects are"
+    return f"{count} {noun} left: {'; '.join(parts)}"
+
+
+def told(texts: Iterable[str]) -> list[str]:
+    """Some texts, and how many more there are."""
+    every = list(texts)
+    more = len(every) - MOST_NAMED
+    return [*every[:MOST_NAMED], f"and {more} more"] if more > 1 else every
+
+
+def workloads(summary: Summary) -> Summary:
+    """How the workloads are, without Jobs."""
+    return Summary(tuple(each for each in summary.healths if each.ref.group_kind != JOB))
+
+
+def jobs(summary: Summary) -> Summary:
+    """How the Jobs are."""
+    return Summary(tuple(each for each in summary.healths if each.ref.group_kind == JOB))
+
+
+def waiting_text(summary: Summary, order: Iterable[Ref]) -> str:
+    """Which workloads are waited for, in the order of the release, and how far they are."""
+    place = {ref: index for index, ref in enumerate(order)}
+    unready = [each for each in summary.healths if each.state != State.READY]
+    unready.sort(key=lambda each: place.get(each.ref, len(place)))
+    names = ", ".join(each.ref.name for each in unready)
+    ready = len(summary.healths) - len(unready)
+    details = "; ".join(told(map(health_text, unready)))
+    return f"Waiting on deployments: {names}; {ready} of {len(summary.healths)} ready: {details}"
+
+
+def health_text(health: Health) -> str:
+    """How one workload is, in a few words."""
+    count = f" {health.ready}/{health.wanted}" if health.wanted else ""
+    return f"{health.ref.name}{count}" + (f" ({health.message})" if health.message else "")

@@ -1,0 +1,215 @@
+"""The operator as a process: in the order in which the Knative Operator starts, with its ports.
+
+logging → is Kubernetes new enough → election → health and metrics → CRDs → controllers
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from aiohttp import web
+
+from knfleet.api.core import CONFIG_MAPS, CRDS
+from knfleet.api.crd import definitions
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Key
+from knfleet.knative import settings as configured
+from knfleet.knative.controllers import KnativeController, Parts, count_conditions
+from knfleet.knative.eventing import EVENTING
+from knfleet.knative.rendering import Renderer
+from knfleet.knative.serving import SERVING
+from knfleet.knative.settings import SettingError, Settings
+from knfleet.knative.targets import LocalTargets
+from knfleet.kube.client import Client, Options
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.release.releases import Releases
+from knfleet.runtime import logs
+from knfleet.runtime.health import Bind, Health, answer, bind_host
+from knfleet.runtime.leader import Leader, LeaderOptions
+from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Manager
+from knfleet.runtime.metrics import Metrics
+from knfleet.runtime.queue import Slots
+
+CRD_SECONDS = 3.0
+"""How often to look whether the CRDs are there."""
+API_SECONDS = 60.0
+"""How long the API server may take to answer at all."""
+
+
+class Operator:
+    """Everything that runs in the process."""
+
+    def __init__(self, manager: Manager, connection: Connection, settings: Settings) -> None:
+        self.manager = manager
+        self.settings = settings
+        self.metrics = Metrics()
+        self.client = Client(connection, Options(observe=self.metrics))
+        self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
+        self.controllers: list[KnativeController] = []
+        self.has_crds = False
+        self.metrics_server: Health | None = None
+
+    async def start(self, releases: Releases) -> None:
+        """Check what must be checked, and add everything to the manager."""
+        self.manager.close_last(self.client.close)
+        await self.check_version()
+        await self.elect()
+        self.watch_settings()
+        self.health.health["stopping"] = self.stopping
+        self.health.readiness.update(stopping=self.stopping, hub=self.hub, crds=self.crds)
+        self.manager.add(self.health, "health")
+        renderer = Renderer(releases, self.settings.minimum_kubernetes)
+        self.manager.add(Once(partial(self.begin, renderer)), "controllers")
+
+    async def check_version(self) -> None:
+        """Read the log level, then raise `SettingError` when Kubernetes is too old."""
+        version = await self.first_answer()
+        data = configured.data_of(await self.config_map(self.settings.config_logging))
+        logs.configure(configured.log_level(data, self.settings.verbosity))
+        minimum = self.settings.minimum_kubernetes or configured.MINIMUM_KUBERNETES
+        if configured.is_too_old(version, minimum):
+            raise SettingError(
+                f"Kubernetes {version} is older than {minimum}, the oldest that Knative supports;"
+                " upgrade the cluster, or set KUBERNETES_MIN_VERSION to try it all the same"
+            )
+        log.info("starting", kubernetes=version, namespace=self.settings.system_namespace)
+
+    async def first_answer(self) -> str:
+        """The version of the API server, which may still be starting."""
+        async with asyncio.timeout(API_SECONDS):
+            while True:
+                try:
+                    return await self.client.version()
+                except KubeError as error:
+                    log.warning("the API server does not answer yet", error=str(error))
+                await asyncio.sleep(1)
+
+    async def config_map(self, name: str) -> dict[str, object] | None:
+        """One of our ConfigMaps; all of them are optional."""
+        try:
+            return await self.client.get(CONFIG_MAPS, name, self.settings.system_namespace)
+        except KubeError as error:
+            if not isinstance(error, NotFound):
+                log.warning("settings not read", config_map=name, error=str(error))
+            return None
+
+    async def elect(self) -> None:
+        """Take part in the election, unless there is none."""
+        if self.settings.disable_ha:
+            return
+        found = await self.config_map(self.settings.config_leader_election)
+        options = LeaderOptions(configured.timing(configured.data_of(found)), observe=self.metrics)
+        key = Key(self.settings.system_namespace, configured.LEASE)
+        self.manager.elect(Leader(self.client, key, options=options))
+
+    def watch_settings(self) -> None:
+        """Follow the ConfigMaps that may be changed while we run."""
+        informer = Informer(
+            self.client,
+            CONFIG_MAPS,
+            self.settings.system_namespace,
+            labels=self.settings.resource_label,
+            trim=without_managed_fields,
+        )
+        informer.on_change(self.take_settings)
+        self.manager.add(informer, "settings")
+
+    def take_settings(self, change: Change) -> None:
+        """A ConfigMap changed."""
+        data = configured.data_of(change.new)
+        if change.key.name == self.settings.config_logging:
+            logs.configure(configured.log_level(data, self.settings.verbosity))
+        elif change.key.name == self.settings.config_observability:
+            self.serve_metrics(wanted=configured.wants_metrics(data))
+
+    def serve_metrics(self, *, wanted: bool) -> None:
+        """Serve metrics on their own port from when they are asked for."""
+        if not wanted or self.metrics_server is not None:
+            return
+        host = self.settings.metrics_host or bind_host()
+        self.metrics_server = Health(Bind(host, self.settings.metrics_port), self.metrics)
+        self.manager.add(self.metrics_server, "metrics")
+
+    async def begin(self, renderer: Renderer) -> None:
+        """Start the controllers when there is something to control."""
+        if self.settings.install_crds:
+            for manifest in definitions():
+                await self.client.apply(CRDS, manifest)
+        await self.wait_for_crds()
+        slots = Slots(per_cluster=self.settings.threads)
+        parts = Parts(self.client, LocalTargets(self.client), renderer, self.metrics, slots)
+        self.controllers = [
+            KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
+        ]
+        count_conditions(self.metrics, self.controllers)
+        for controller in self.controllers:
+            controller.join(self.manager)
+
+    async def wait_for_crds(self) -> None:
+        """Wait until the cluster serves both kinds, and say so while it does not."""
+        told = ""
+        while missing := await self.missing_crds():
+            if missing != told:
+                log.error(
+                    "custom resource definitions are missing; waiting for them",
+                    missing=missing,
+                    remedy="knfleet manifests --crds | kubectl apply -f -",
+                )
+                told = missing
+            await asyncio.sleep(CRD_SECONDS)
+        self.has_crds = True
+
+    async def missing_crds(self) -> str:
+        """The kinds that the cluster does not serve."""
+        missing: list[str] = []
+        for resource in (SERVINGS, EVENTINGS):
+            try:
+                await self.client.discovery.resource(resource.api_version, resource.kind)
+            except KubeError:
+                missing.append(f"{resource.plural}.{resource.group}")
+        return ", ".join(missing)
+
+    def stopping(self) -> str | None:
+        """Not well from the moment of the signal on."""
+        return "stopping" if self.manager.stopping.is_set() else None
+
+    def crds(self) -> str | None:
+        """No use without CRDs."""
+        return None if self.has_crds else "custom resource definitions are missing"
+
+    def hub(self) -> str | None:
+        """No use without an API server."""
+        failing = [each.resources.failing for each in self.controllers]
+        return next((str(each) for each in failing if each is not None), None)
+
+
+class OperatorHealth(Health):
+    """The health server, with the Knative Operator's paths beside our own."""
+
+    def app(self) -> web.Application:
+        """What is served."""
+        app = super().app()
+        app.router.add_get("/health", partial(answer, self.health))
+        app.router.add_get("/readiness", partial(answer, self.readiness))
+        return app
+
+
+class Once:
+    """Something that is done once, as a component."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self.work = work
+
+    async def run(self) -> None:
+        """Do it."""
+        await self.work()
+
+
+async def build(
+    manager: Manager, *, connection: Connection, releases: Releases, settings: Settings
+) -> None:
+    """Fill a manager with everything that the operator is."""
+    await Operator(manager, connection, settings).start(releases)

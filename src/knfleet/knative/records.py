@@ -1,0 +1,59 @@
+"""What this process remembers of one custom resource between passes."""
+
+from collections import deque
+
+from knfleet.api.knative import KnativeStatus
+from knfleet.api.meta import Object
+from knfleet.knative.installation import Installation
+from knfleet.knative.kinds import uid_of
+from knfleet.knative.status import same, status_of
+from knfleet.runtime.manager import Lifetime
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 15.0
+REMEMBERED = 8
+
+
+class Record:
+    """The memory of one custom resource."""
+
+    def __init__(self, manifest: Object) -> None:
+        self.uid = uid_of(manifest)
+        self.said: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
+        """What was written of late; the last may be on its way."""
+        self.is_disputed = False
+        """Whether somebody else wrote the status since."""
+        self.installation: Installation | None = None
+        self.lifetime: Lifetime | None = None
+        self.failures = 0
+        self.announced = ""
+        """The version whose installation was said to have begun."""
+        self.told: set[str] = set()
+        """What was said once, and need not be said again."""
+
+    @property
+    def status(self) -> KnativeStatus:
+        """What was last written, or is being written."""
+        return self.said[-1]
+
+    def has_said(self, status: KnativeStatus) -> bool:
+        """Whether a status is one of ours: watches tell of a write when the next is under way."""
+        return any(same(status, each) for each in self.said)
+
+    def retry_seconds(self) -> float:
+        """How long to wait after one more failure: longer each time, as causes go unseen."""
+        self.failures += 1
+        doubled = FIRST_RETRY_SECONDS * 2.0 ** min(self.failures - 1, 16)
+        return min(LONGEST_RETRY_SECONDS, doubled)
+
+    def is_news(self, text: str) -> bool:
+        """Whether something is said for the first time."""
+        known = text in self.told
+        self.told.add(text)
+        return not known
+
+    def end(self) -> None:
+        """Stop watching and repairing."""
+        if self.lifetime is not None:
+            self.lifetime.end()
+        self.installation, self.lifetime = None, None

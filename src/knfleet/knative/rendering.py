@@ -1,0 +1,97 @@
+"""From a custom resource to the objects that must exist: release, facts, rendering.
+
+The same question is not answered twice: while the custom resource, the release files and what was
+read of the target are the same, so is the list of objects, down to its identity.
+"""
+
+import asyncio
+from typing import Protocol
+
+from msgspec import Struct
+
+from knfleet.api.core import DEPLOYMENTS
+from knfleet.api.knative import Knative
+from knfleet.api.meta import Key, Object
+from knfleet.kube.client import Client
+from knfleet.kube.errors import NotFound
+from knfleet.release.bundle import Bundle
+from knfleet.release.releases import Releases
+from knfleet.render.pingsource import NAME as PING_SOURCE
+from knfleet.render.pipeline import Facts, Need, Rendered, needs, render
+from knfleet.render.scopes import Scopes, from_discovery
+
+
+class Rendering(Struct, frozen=True):
+    """The objects that must exist, and what they were made from."""
+
+    made_from: tuple[object, ...]
+    version: str
+    paths: tuple[str, ...]
+    objects: list[Object]
+    warnings: list[str]
+
+
+class Place(Protocol):
+    """What rendering must know of the target of one custom resource."""
+
+    client: Client
+    rendering: Rendering | None
+
+    def generation_of(self, need: Need) -> int | None:
+        """The generation of a live object; 0 when it is not there, None when nobody knows."""
+        ...
+
+
+class Renderer:
+    """Renders custom resources."""
+
+    def __init__(self, releases: Releases, minimum_kubernetes: str = "") -> None:
+        self.releases = releases
+        self.minimum_kubernetes = minimum_kubernetes
+
+    async def render(self, cr: Knative, place: Place) -> Rendering:
+        """The objects that a custom resource asks for; raises `ReleaseError` or `RenderError`."""
+        bundle = await self.releases.load(cr)
+        before = place.rendering
+        known = place.generation_of((DEPLOYMENTS, Key(cr.metadata.namespace, PING_SOURCE)))
+        made_from = (cr.metadata.generation, bundle.digest, bundle.version, known)
+        if before is not None and before.made_from == made_from and known is not None:
+            return before
+        objects = await asyncio.to_thread(bundle.objects)
+        facts = Facts(
+            version=bundle.version,
+            live=await live(place.client, needs(objects, cr)),
+            scopes=await self.scopes(place.client, cr),
+            minimum_kubernetes=self.minimum_kubernetes,
+        )
+        rendered = await asyncio.to_thread(render, objects, cr, facts)
+        place.rendering = kept(before, made_from, bundle, rendered)
+        return place.rendering
+
+    async def scopes(self, client: Client, cr: Knative) -> Scopes:
+        """The scopes of all kinds, where manifests may have kinds that nobody knows beforehand."""
+        if not cr.spec.manifests and not cr.spec.additional_manifests:
+            return {}
+        served = await client.discovery.resources()
+        return from_discovery(each.resource for each in served)
+
+
+async def live(client: Client, wanted: list[Need]) -> dict[Need, Object]:
+    """Of some objects, those that are there."""
+    found: dict[Need, Object] = {}
+    for resource, key in wanted:
+        try:
+            found[resource, key] = await client.get(resource, key.name, key.namespace)
+        except NotFound:
+            continue
+    return found
+
+
+def kept(
+    before: Rendering | None, made_from: tuple[object, ...], bundle: Bundle, rendered: Rendered
+) -> Rendering:
+    """The new rendering, with the old list where it says the same: nobody prepares it again."""
+    objects = rendered.objects
+    if before is not None and before.objects == objects:
+        objects = before.objects
+    return Rendering(made_from, bundle.version, bundle.paths, objects, rendered.warnings)

@@ -1,0 +1,129 @@
+"""Tells people how a custom resource stands: its status when that changed, and Events."""
+
+from knfleet.api import conditions
+from knfleet.api.conditions import (
+    INSTALL_SUCCEEDED,
+    READY,
+    TARGET_CLUSTER_RESOLVED,
+    VERSION_MIGRATION_ELIGIBLE,
+    Condition,
+)
+from knfleet.api.knative import KnativeStatus
+from knfleet.api.meta import Object
+from knfleet.apply.changes import Action, ChangeSet
+from knfleet.apply.repair import Repair
+from knfleet.knative.kinds import Kind
+from knfleet.knative.messages import told
+from knfleet.knative.records import Record
+from knfleet.knative.rendering import Rendering
+from knfleet.knative.status import Statement, patch_of, same
+from knfleet.kube.client import Client
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.runtime.events import Events
+from knfleet.runtime.logs import log
+
+ERRORS = (INSTALL_SUCCEEDED, TARGET_CLUSTER_RESOLVED, VERSION_MIGRATION_ELIGIBLE)
+"""Conditions whose False is worth an Event; that pods are on their way is not."""
+
+
+class Reporter:
+    """Writes the status and the Events of one kind."""
+
+    def __init__(self, kind: Kind, client: Client, events: Events) -> None:
+        self.kind = kind
+        self.client = client
+        self.events = events
+
+    async def report(self, record: Record, manifest: Object, said: Statement) -> None:
+        """Write the status if it says something new, and tell what became of it in Events."""
+        before, after = record.status, said.status
+        if same(before, after) and not record.is_disputed:
+            return
+        # Remembered first: the watch may tell of the write before its answer is here.
+        record.said.append(after)
+        try:
+            await self.client.apply(
+                self.kind.resource, patch_of(manifest, after), subresource="status"
+            )
+        except NotFound:
+            return
+        except KubeError as error:
+            record.said.append(before)
+            self.events.warning(
+                manifest, "UpdateFailed", f"Failed to update status for {name(manifest)}: {error}"
+            )
+            raise
+        record.is_disputed = False
+        self.tell_of(manifest, before, after)
+
+    def tell_of(self, manifest: Object, before: KnativeStatus, after: KnativeStatus) -> None:
+        """Tell what is new in a status."""
+        for type_ in ERRORS:
+            old, new = find(before, type_), find(after, type_)
+            if new.status == "False" and not new.same(old) and new.reason != "Uninstalling":
+                self.events.warning(manifest, "InternalError", new.message)
+                log.error("not as it should be", condition=type_, message=new.message)
+        if find(after, READY).status == "True" and find(before, READY).status != "True":
+            self.tell_ready(manifest, before.version, after.version)
+
+    def tell_ready(self, manifest: Object, before: str, after: str) -> None:
+        """Tell that everything is there and works."""
+        reason, text = "Ready", f"{self.kind.title} {after} is installed and ready"
+        if before and before != after:
+            reason, text = "Upgraded", f"{self.kind.title} was changed from {before} to {after}"
+        elif not before:
+            reason = "Installed"
+        self.events.normal(manifest, reason, text)
+        log.info("ready", version=after, before=before)
+
+    def tell_warnings(self, record: Record, manifest: Object, rendering: Rendering) -> None:
+        """Tell of settings that do nothing, once each."""
+        for warning in rendering.warnings:
+            if record.is_news(warning):
+                self.events.warning(manifest, "SettingWithoutEffect", warning)
+
+    def tell_changes(self, record: Record, manifest: Object, changes: ChangeSet) -> None:
+        """Tell what was taken from others, once, and count the rest."""
+        if changes.wrote or not changes.settled:
+            log.info("applied", changes=str(changes))
+        adopted = [str(change.ref) for change in changes.changes if change.adopted]
+        if adopted:
+            text = f"{len(adopted)} objects were taken over from the Knative Operator"
+            self.events.normal(manifest, "Adopted", text)
+        for change in changes.changes:
+            if change.taken_from:
+                others = ", ".join(change.taken_from)
+                text = f"{change.ref}: fields that the field managers {others} owned were set by us"
+                if record.is_news(text):
+                    self.events.normal(manifest, "TakenByForce", text)
+
+    def tell_pruned(self, manifest: Object, changes: ChangeSet) -> None:
+        """Tell what is gone that is no longer wanted."""
+        gone = [str(ref) for ref in changes.by(Action.DELETED)]
+        if gone:
+            text = f"{len(gone)} objects that are no longer wanted were deleted: "
+            self.events.normal(manifest, "Pruned", text + ", ".join(told(gone)))
+            log.info("pruned", changes=str(changes))
+
+    def tell_repair(self, manifest: Object, repair: Repair) -> None:
+        """Tell what others changed, and that it is repaired; or that they do not leave it."""
+        failed = [each for each in repair.changes.failures if each.ref == repair.drift.ref]
+        if repair.fight is not None:
+            self.events.warning(manifest, "Fight", f"{repair.fight}; repairs are slowed")
+        elif failed:
+            text = f"{repair.drift}, and cannot be repaired: {failed[0].message}"
+            self.events.warning(manifest, "RepairFailed", text)
+        else:
+            self.events.normal(manifest, "Repaired", f"{repair.drift}; it is repaired")
+        log.info("repaired", drift=str(repair.drift), fight=str(repair.fight or ""))
+
+
+def find(status: KnativeStatus, type_: str) -> Condition:
+    """What a status says of one type."""
+    found = conditions.find(status.conditions, type_)
+    return found if found is not None else Condition(type=type_, status="Unknown")
+
+
+def name(manifest: Object) -> str:
+    """The name of an object in quotes, as Events name it."""
+    return f'"{manifest["metadata"]["name"]}"'

@@ -1,0 +1,137 @@
+"""How the operator is set up: the environment and ConfigMaps that the Knative Operator reads."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from knfleet.api.meta import Object
+from knfleet.runtime.election import Timing
+
+MINIMUM_KUBERNETES = "v1.34.0"
+LOGGER = "knative-operator"
+LEASE = "knative-operator.knative.dev.operator.pkg.reconciler.knativeserving.reconciler.00-of-01"
+"""The Go operator's own: while it leads we wait, and the other way round."""
+NAMESPACE = "knative-operator"
+HEALTH_PORT = 8080
+METRICS_PORT = 9090
+THREADS = 8
+
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
+LEVELS = {"dpanic": "critical", "panic": "critical", "fatal": "critical", "warn": "warning"}
+
+
+class SettingError(Exception):
+    """A setting of the process makes no sense; the message says which, and what would."""
+
+
+class Settings(Struct, frozen=True):
+    """What the process was started with, beside its connection and release files."""
+
+    system_namespace: str = NAMESPACE
+    pod_name: str = ""
+    config_logging: str = "config-logging"
+    config_observability: str = "config-observability"
+    config_leader_election: str = "config-leader-election"
+    resource_label: str = ""
+    minimum_kubernetes: str = ""
+    """What the environment demands; it is handed on to Knative as well."""
+    threads: int = THREADS
+    health_port: int = HEALTH_PORT
+    metrics_port: int = METRICS_PORT
+    metrics_host: str = ""
+    disable_ha: bool = False
+    install_crds: bool = False
+    verbosity: int = 0
+
+
+def from_environment(environment: Mapping[str, str], namespace: str = "") -> Settings:
+    """The settings that the environment makes; `namespace` is the pod's own, if it is one."""
+    get = environment.get
+    return Settings(
+        system_namespace=get("SYSTEM_NAMESPACE") or namespace or NAMESPACE,
+        pod_name=get("POD_NAME") or get("HOSTNAME", ""),
+        config_logging=get("CONFIG_LOGGING_NAME") or "config-logging",
+        config_observability=get("CONFIG_OBSERVABILITY_NAME") or "config-observability",
+        config_leader_election=get("CONFIG_LEADERELECTION_NAME") or "config-leader-election",
+        resource_label=get("SYSTEM_RESOURCE_LABEL", ""),
+        minimum_kubernetes=get("KUBERNETES_MIN_VERSION", ""),
+        threads=number(environment, "K_THREADS_PER_CONTROLLER", THREADS),
+        metrics_port=number(environment, "METRICS_PROMETHEUS_PORT", METRICS_PORT),
+        metrics_host=get("METRICS_PROMETHEUS_HOST", ""),
+    )
+
+
+def number(environment: Mapping[str, str], name: str, default: int) -> int:
+    """A number of the environment."""
+    text = environment.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise SettingError(f"{name}={text}: write a number of at least 1")
+    return int(text)
+
+
+def is_too_old(version: str, minimum: str) -> bool:
+    """Whether a server's version is below another; pre-releases count as their release."""
+    return version_numbers(version) < version_numbers(minimum)
+
+
+def version_numbers(version: str) -> tuple[int, int, int]:
+    """Major, minor and patch of a Kubernetes version."""
+    found = VERSION.match(version.strip())
+    if found is None:
+        raise SettingError(f"{version!r} is not a version such as {MINIMUM_KUBERNETES}")
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def duration_seconds(text: str) -> float:
+    """Seconds of a duration as Go writes it: 60s, 1m30s, 500ms."""
+    found = list(DURATION.finditer(text))
+    if not found or "".join(each[0] for each in found) != text:
+        raise SettingError(f"{text!r} is not a duration such as 60s or 1m30s")
+    return sum(float(each[1]) * UNITS[each[2]] for each in found)
+
+
+def data_of(manifest: Object | None) -> dict[str, str]:
+    """The entries of a ConfigMap; none when it is not there."""
+    return {} if manifest is None else manifest.get("data") or {}
+
+
+def log_level(data: Mapping[str, str], verbosity: int = 0) -> str:
+    """The level that config-logging asks for; klog's `-v` of 4 and more means debug."""
+    if verbosity >= 4:
+        return "debug"
+    level = data.get(f"loglevel.{LOGGER}", "")
+    if not level:
+        try:
+            level = str(msgspec.json.decode(data.get("zap-logger-config", "{}"))["level"])
+        except (msgspec.DecodeError, KeyError, TypeError):
+            level = "info"
+    return LEVELS.get(level.lower(), level.lower())
+
+
+def timing(data: Mapping[str, str]) -> Timing:
+    """The times of the election that config-leader-election asks for, else our own."""
+    default = Timing()
+    try:
+        return Timing(
+            int(seconds(data, "lease-duration", default.lease_seconds)),
+            seconds(data, "renew-deadline", default.renew_seconds),
+            seconds(data, "retry-period", default.retry_seconds),
+        )
+    except ValueError as error:
+        raise SettingError(f"config-leader-election: {error}") from error
+
+
+def seconds(data: Mapping[str, str], name: str, default: float) -> float:
+    """A duration of a ConfigMap."""
+    return duration_seconds(data[name].strip()) if data.get(name) else default
+
+
+def wants_metrics(data: Mapping[str, str]) -> bool:
+    """Whether config-observability asks for a metrics server of its own."""
+    return data.get("metrics-protocol", "").strip() == "prometheus"

@@ -1,0 +1,153 @@
+"""What a custom resource's status says, step by step through a pass.
+
+A statement begins with what was said last; every step of the pass adds its word, and what no step
+spoke of stays. The words are upstream's, so that what waits for them or searches them still finds
+them.
+"""
+
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from knfleet.api import conditions
+from knfleet.api.conditions import (
+    DEPENDENCIES_INSTALLED,
+    DEPLOYMENTS_AVAILABLE,
+    INSTALL_SUCCEEDED,
+    TARGET_CLUSTER_RESOLVED,
+    VERSION_MIGRATION_ELIGIBLE,
+    Condition,
+)
+from knfleet.api.knative import KnativeStatus
+from knfleet.api.meta import Object
+
+
+class Statement:
+    """A status in the making."""
+
+    def __init__(self, status: KnativeStatus, generation: int, now: datetime) -> None:
+        self.now = now
+        self.status = replace(
+            status,
+            observed_generation=generation,
+            conditions=conditions.initialize(status.conditions, now),
+        )
+
+    def eligible(self) -> None:
+        """The installed version may become the wanted one."""
+        self.true(VERSION_MIGRATION_ELIGIBLE)
+
+    def not_eligible(self, problem: str) -> None:
+        """The installed version must not become the wanted one."""
+        message = f"Version migration is not eligible with message: {problem}"
+        self.false(VERSION_MIGRATION_ELIGIBLE, "Error", message)
+
+    def resolved(self) -> None:
+        """The target can be used."""
+        self.true(TARGET_CLUSTER_RESOLVED)
+
+    def not_resolved(self, reason: str, message: str) -> None:
+        """The target cannot be used."""
+        self.false(TARGET_CLUSTER_RESOLVED, reason, message)
+
+    def refused(self, message: str) -> None:
+        """Another custom resource installs there."""
+        self.false(INSTALL_SUCCEEDED, "AlreadyInstalled", message)
+
+    def installing(self, message: str) -> None:
+        """Objects are being applied, or some must wait."""
+        self.unknown(INSTALL_SUCCEEDED, "Installing", message)
+
+    def failed(self, problem: str) -> None:
+        """Something must be mended before this can be installed."""
+        self.false(INSTALL_SUCCEEDED, "Error", f"Install failed with message: {problem}")
+
+    def uninstalling(self, message: str) -> None:
+        """Objects are being deleted."""
+        self.false(INSTALL_SUCCEEDED, "Uninstalling", message)
+
+    def not_uninstalled(self, problem: str) -> None:
+        """Something must be mended before this can be removed."""
+        self.false(INSTALL_SUCCEEDED, "Error", f"Uninstall failed with message: {problem}")
+
+    def applied(self, paths: tuple[str, ...]) -> None:
+        """Everything is applied; a failure of an earlier pass is over."""
+        self.status = replace(self.status, manifests=list(paths))
+        said = self.find(INSTALL_SUCCEEDED)
+        if said is not None and said.status == "False":
+            self.unknown(INSTALL_SUCCEEDED, "Installing", "everything is applied")
+
+    def waiting(self, message: str) -> None:
+        """Some workloads are not available yet."""
+        self.false(DEPLOYMENTS_AVAILABLE, "NotReady", message)
+
+    def not_seen(self) -> None:
+        """Whether the workloads are available cannot be told."""
+        message = "the workloads cannot be seen yet; looking again"
+        self.unknown(DEPLOYMENTS_AVAILABLE, "NotKnown", message)
+
+    def available(self) -> None:
+        """All workloads are available."""
+        self.true(DEPLOYMENTS_AVAILABLE)
+
+    def succeeded(self, version: str) -> None:
+        """Everything is there and works."""
+        self.true(INSTALL_SUCCEEDED)
+        said = self.find(DEPENDENCIES_INSTALLED)
+        if said is None or said.status == "Unknown":
+            self.true(DEPENDENCIES_INSTALLED)
+        self.status = replace(self.status, version=version)
+
+    def find(self, type_: str) -> Condition | None:
+        """What is said of one type."""
+        return conditions.find(self.status.conditions, type_)
+
+    def true(self, type_: str) -> None:
+        """A condition holds."""
+        self.put(conditions.mark_true(self.status.conditions, type_, self.now))
+
+    def false(self, type_: str, reason: str, message: str) -> None:
+        """A condition does not hold."""
+        marked = conditions.mark_false(
+            self.status.conditions, type_, reason=reason, message=message, now=self.now
+        )
+        self.put(marked)
+
+    def unknown(self, type_: str, reason: str, message: str) -> None:
+        """Whether a condition holds is not known yet."""
+        marked = conditions.mark_unknown(
+            self.status.conditions, type_, reason=reason, message=message, now=self.now
+        )
+        self.put(marked)
+
+    def put(self, marked: list[Condition]) -> None:
+        """Take over conditions."""
+        self.status = replace(self.status, conditions=marked)
+
+
+def same(one: KnativeStatus, other: KnativeStatus) -> bool:
+    """Whether two statuses say the same, whenever it was said."""
+    bare = replace(one, conditions=[], annotations={})
+    return bare == replace(other, conditions=[], annotations={}) and conditions.same(
+        one.conditions, other.conditions
+    )
+
+
+def status_of(manifest: Object) -> KnativeStatus:
+    """The status that a custom resource carries; one that cannot be read counts as none."""
+    try:
+        return msgspec.convert(manifest.get("status") or {}, KnativeStatus)
+    except msgspec.ValidationError:
+        return KnativeStatus()
+
+
+def patch_of(manifest: Object, status: KnativeStatus) -> Object:
+    """What to apply to the status of this very object; `annotations` are others' to write."""
+    meta = manifest["metadata"]
+    return {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+        "status": msgspec.to_builtins(replace(status, annotations={})),
+    }

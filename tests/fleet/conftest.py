@@ -1,0 +1,54 @@
+"""What tests of the operator share: a hub with our CRDs, and the operator as a process."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from knfleet.kube.client import Client
+from knfleet.release.sources import GoModule
+from tests.fleet import small_release
+from tests.fleet.operators import Hub, Operator
+from tests.ground import Lent
+
+
+@pytest.fixture(scope="session")
+def bundle_root() -> Path:
+    """The real release files, from the Go module that carries them."""
+    if shutil.which("go") is None:
+        pytest.skip(f"go is not installed, so that {GoModule()} cannot be fetched")
+    return asyncio.run(GoModule().fetch())
+
+
+@pytest.fixture(scope="session")
+def small_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release files of a small Knative."""
+    return small_release.write(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture
+async def knative_hub(lent: Lent) -> AsyncIterator[Hub]:
+    """A clean cluster with our CRDs and Knative's namespaces."""
+    async with Client(lent.connection) as client:
+        hub = Hub(lent, client)
+        await hub.prepare()
+        yield hub
+
+
+@pytest.fixture
+async def operator(knative_hub: Hub, bundle_root: Path, tmp_path: Path) -> AsyncIterator[Operator]:
+    """The operator with the real releases, not started yet."""
+    operator = Operator(knative_hub.lent.kubeconfig, bundle_root, tmp_path / "operator.log")
+    yield operator
+    await operator.kill()
+
+
+@pytest.fixture
+async def small(knative_hub: Hub, small_root: Path, tmp_path: Path) -> AsyncIterator[Operator]:
+    """The operator with the small release, already running."""
+    operator = Operator(knative_hub.lent.kubeconfig, small_root, tmp_path / "operator.log")
+    await operator.start()
+    yield operator
+    await operator.kill()
