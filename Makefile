@@ -34,6 +34,10 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 test: check ground ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
+.PHONY: faults
+faults: $(READY) ground ## kill, starve and fight the operator on real clusters, for minutes
+	KNFLEET_FAULTS=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet -k knative $(ARGS)
+
 .PHONY: check
 check: $(READY) ## lint, types, layers
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make fmt" >&2; exit 1; }

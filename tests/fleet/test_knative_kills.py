@@ -11,8 +11,11 @@ from pathlib import Path
 from knfleet.api.knative import SERVINGS
 from knfleet.apply.parts import part
 from tests.fleet.expected import difference, members, serving_refs
+from tests.fleet.faults import only_with_faults
 from tests.fleet.operators import Hub, Operator
 from tests.waiting import until
+
+pytestmark = only_with_faults
 
 KILLS = int(os.environ.get("KNFLEET_TEST_KILLS", "6"))
 SEED = int(os.environ.get("KNFLEET_TEST_SEED", "1"))
