@@ -92,12 +92,12 @@ def short_name(image: str) -> str:
 
 
 def add_secrets(draft: Draft, spec: Object, registry: Registry) -> None:
-    """Append pull secrets that are not there yet."""
+    """Append pull secrets that are not there yet; one without a name is none."""
     present = draft.maps(spec.get("imagePullSecrets"), ("imagePullSecrets",))
     known = {entry.get("name") for entry in present}
     added: list[Object] = []
     for secret in registry.image_pull_secrets:
-        if secret.name not in known:
+        if secret.name and secret.name not in known:
             known.add(secret.name)
             added.append({"name": secret.name})
     if added:

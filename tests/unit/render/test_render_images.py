@@ -157,6 +157,13 @@ def test_pull_secrets_come_after_those_that_are_there_and_only_once():
     assert pod(result)["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
 
 
+def test_a_pull_secret_without_a_name_is_passed_over():
+    """Upstream installs with it once, and then never again."""
+    result = one(workload("d"), {"registry": {"imagePullSecrets": [{}, {"name": ""}]}})
+
+    assert "imagePullSecrets" not in pod(result)
+
+
 def test_a_template_without_a_name_is_refused():
     """Upstream would give every container the same image."""
     with pytest.raises(RenderError) as caught:

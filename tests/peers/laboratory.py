@@ -1,0 +1,99 @@
+"""Brings both outcomes of every sample together: the Knative Operator's, kept or seen, and ours."""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from knfleet.dev.progress import Progress
+from knfleet.kube.client import Client
+from tests.ground import Lent, Pool
+from tests.peers.comparison import Difference, compare
+from tests.peers.goproject import GoProject, go_project
+from tests.peers.operator import observe, silenced
+from tests.peers.ours import Ours
+from tests.peers.samples import Sample
+from tests.peers.store import Store
+
+LANES = 3
+"""Clusters on which the Knative Operator works at the same time."""
+EXTENTS = ("quick", "all")
+
+
+class Compared(Struct, frozen=True):
+    """How the two outcomes of one sample differ."""
+
+    objects: int
+    """So many of the Knative Operator's were compared."""
+    problem: str
+    """Why the Knative Operator did not install the sample, if so."""
+    differences: list[Difference]
+
+
+class Printed:
+    """Progress as lines of text."""
+
+    def say(self, text: str) -> None:
+        """One thing happened."""
+        print(text, flush=True)
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        """Ignored: lines would be too many."""
+
+
+def chosen(samples: Sequence[Sample], store: Store) -> list[Sample]:
+    """The samples to compare: all, or a few and those whose outcome is known already."""
+    extent = os.environ.get("KNFLEET_PEERS", "quick")
+    assert extent in EXTENTS, f"KNFLEET_PEERS={extent!r} is not one of {', '.join(EXTENTS)}"
+    return [each for each in samples if extent == "all" or each.quick or store.has(each)]
+
+
+async def compare_all(
+    pool: Pool, samples: Sequence[Sample], folder: Path, progress: Progress
+) -> dict[str, Compared]:
+    """Both outcomes of the samples that were chosen, by name."""
+    project = await go_project(progress)
+    store = Store(project)
+    wanted = chosen(samples, store)
+    missing = [sample for sample in wanted if not store.has(sample)]
+    lent = await pool.lend(1 + min(LANES, len(missing)))
+    with silenced():
+        async with asyncio.TaskGroup() as group:
+            for one in lent[1:]:
+                group.create_task(observe_some(pool, project, one, missing, folder, progress))
+    found: dict[str, Compared] = {}
+    async with Client(lent[0].connection) as client:
+        ours = Ours(project.kodata, client, folder / "ours")
+        for sample in wanted:
+            theirs = store.get(sample)
+            assert theirs is not None, f"{store.path(sample)} is damaged; remove it"
+            mine = await ours.outcome(sample)
+            given = msgspec.json.encode(sample.manifest).decode()
+            differences = compare(mine, theirs, given)
+            found[sample.name] = Compared(len(theirs.objects), theirs.problem, differences)
+    return found
+
+
+async def observe_some(
+    pool: Pool,
+    project: GoProject,
+    lent: Lent,
+    missing: list[Sample],
+    folder: Path,
+    progress: Progress,
+) -> None:
+    """Let the Knative Operator install one missing sample after the other on a cluster."""
+    store = Store(project)
+    while missing:
+        sample = missing.pop(0)
+        began = time.monotonic()
+        outcome = await observe(project, sample, lent, folder / "theirs" / sample.name)
+        store.put(sample, outcome)
+        seconds = time.monotonic() - began
+        result = outcome.problem or f"{len(outcome.objects)} objects"
+        progress.say(f"{sample.name}: {result[:100]} ({seconds:.0f} s, {len(missing)} to do)")
+        await pool.clean(lent.name)

@@ -1,0 +1,81 @@
+"""A cluster as a ClusterProfile shows it: the operator installs there as if it were far away.
+
+The profile leads to the very cluster on which the operator runs, through the same way that any
+other would: profile, access provider, credential plugin.
+"""
+
+import base64
+import shutil
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from knfleet.api.crd import definitions
+from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
+from knfleet.api.knative import GROUP
+from knfleet.api.meta import Key, Object
+from knfleet.dev.folder import write_private
+from knfleet.kube.client import Client
+from tests.ground import Lent
+from tests.peers.surroundings import define, ensure_namespace
+
+PROVIDER = "lab"
+CREDENTIALS = "client.authentication.k8s.io/v1"
+
+
+def profile_of(manifest: Object) -> Key | None:
+    """The profile of the cluster that a custom resource is meant for."""
+    reference = cast("Object | None", manifest["spec"].get("clusterProfileRef"))
+    return None if reference is None else Key(reference["namespace"], reference["name"])
+
+
+async def offer(client: Client, lent: Lent, profile: Key, folder: Path) -> list[str]:
+    """Publish a cluster under the name of a profile; the operator's options to reach it."""
+    await define(client, [crd for crd in definitions() if crd["spec"]["group"] != GROUP])
+    await ensure_namespace(client, profile.namespace)
+    meta = {"name": profile.name, "namespace": profile.namespace}
+    spec = {"clusterManager": {"name": PROVIDER}, "displayName": profile.name}
+    manifest: Object = {"apiVersion": PROFILES.api_version, "kind": PROFILES.kind}
+    await client.create(PROFILES, {**manifest, "metadata": meta, "spec": spec}, profile.namespace)
+    status = {"accessProviders": [{"name": PROVIDER, "cluster": address(lent)}]}
+    healthy = {
+        "type": CONTROL_PLANE_HEALTHY,
+        "status": "True",
+        "reason": "Healthy",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    patch = {"status": {**status, "conditions": [healthy]}}
+    await client.patch(PROFILES, profile, patch, subresource="status")
+    return ["--clusterprofile-provider-file", str(await plugin(lent, folder))]
+
+
+def address(lent: Lent) -> Object:
+    """Where the cluster is, as profiles say it."""
+    endpoint = lent.connection.endpoint
+    assert endpoint.ca is not None
+    authority = base64.b64encode(endpoint.ca).decode()
+    return {"server": endpoint.server, "certificate-authority-data": authority}
+
+
+async def plugin(lent: Lent, folder: Path) -> Path:
+    """A file of access providers with one, which prints the administrator's credential."""
+    credential = await lent.connection.credentials.fetch()
+    assert credential.client_certificate is not None
+    assert credential.client_key is not None
+    status = {
+        "clientCertificateData": credential.client_certificate.decode(),
+        "clientKeyData": credential.client_key.decode(),
+    }
+    answer = {"apiVersion": CREDENTIALS, "kind": "ExecCredential", "status": status}
+    write_private(folder / "credential.json", msgspec.json.encode(answer))
+    run: Object = {
+        "apiVersion": CREDENTIALS,
+        "command": shutil.which("cat"),
+        "args": [str(folder / "credential.json")],
+    }
+    providers = folder / "providers.json"
+    content = {"providers": [{"name": PROVIDER, "execConfig": run}]}
+    write_private(providers, msgspec.json.encode(content))
+    return providers
