@@ -38,6 +38,10 @@ test: check ground ## run every check and every test
 faults: $(READY) ground ## kill, starve and fight the operator on real clusters, for minutes
 	KNFLEET_FAULTS=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet -k knative $(ARGS)
 
+.PHONY: peers
+peers: $(READY) ground ## compare all samples with the Knative Operator (long the first time)
+	KNFLEET_PEERS=all $(BIN)/pytest -s tests/peers $(ARGS)
+
 .PHONY: check
 check: $(READY) ## lint, types, layers
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make fmt" >&2; exit 1; }
