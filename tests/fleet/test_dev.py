@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from knfleet.dev import binaries, ports, processes
-from knfleet.dev.folder import Folder
+from knfleet.dev.folder import Folder, locked
 from knfleet.dev.status import GroundStatus
 from tests.ground import kubectl
 from tests.waiting import heed_interrupts, until
@@ -276,14 +276,14 @@ def test_a_state_of_another_version_is_refused_and_taken_down(dev: Dev) -> None:
 
 
 async def test_two_ups_at_once_do_not_mix(dev: Dev) -> None:
-    """The second is sent away while the first works, and the first succeeds."""
-    first = await start_up(dev)
-    await until(dev.folder.state_file.exists, "the first `up` is at work")
+    """The second is sent away while the first works, which this test plays by holding its lock."""
+    dev.folder.create()
+    with locked(dev.folder.root / "lock", busy="nobody else is here"):
+        second = await asyncio.to_thread(dev, "up")
 
-    second = await asyncio.to_thread(dev, "up")
-
-    assert_one_clear_message(second, "`knfleet dev` is at work", f"pid {first.pid}")
-    assert await asyncio.wait_for(first.wait(), LIMIT_SECONDS) == 0
+    assert_one_clear_message(second, "`knfleet dev` is at work", f"pid {os.getpid()}")
+    assert dev.processes() == {}
+    assert dev("up").returncode == 0
     assert dev.status().ready
 
 

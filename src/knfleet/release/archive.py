@@ -5,6 +5,7 @@ links, devices and paths that lead elsewhere are never followed, and sizes are b
 come out, not as the archive says.
 """
 
+import gzip
 import hashlib
 import shutil
 import stat
@@ -25,6 +26,7 @@ from knfleet.release.lock import LOCK, Lock, make_lock, write_lock
 
 MOST_BYTES = 512 * 1024 * 1024
 MOST_FILES = 20_000
+GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 256 * 1024
 
 Member = tuple[str, IO[bytes]]
@@ -116,6 +118,7 @@ class Packed(Struct, frozen=True):
 
     def tar_members(self) -> Iterator[Member]:
         """Name and content of each regular file in a tar archive."""
+        self.check_end()
         size = 0
         with tarfile.open(self.path, "r|*") as tar:
             for number, member in enumerate(tar):
@@ -124,6 +127,18 @@ class Packed(Struct, frozen=True):
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is not None:
                     yield member.name, content
+
+    def check_end(self) -> None:
+        """Read a compressed archive to its end: cut off between two files, tar would not notice."""
+        with self.path.open("rb") as file:
+            if file.read(2) != GZIP_MAGIC:
+                return
+        read = 0
+        with gzip.open(self.path) as unpacked:
+            while chunk := unpacked.read(CHUNK):
+                read += len(chunk)
+                # Headers and padding come on top of the files, and are smaller.
+                self.check_size(0, read // 2)
 
     def zip_members(self) -> Iterator[Member]:
         """Name and content of each regular file in a zip archive."""

@@ -280,3 +280,14 @@ def test_a_pulled_bundle_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write(tmp_path / "knfleet" / "bundle" / "ingress" / "1.0" / "a.yaml", config_map("a"))
 
     assert default_folder() == tmp_path / "knfleet" / "bundle"
+
+
+async def test_an_archive_cut_anywhere_is_refused(root: Path, tmp_path: Path):
+    """Also where one file ends and the next has not begun."""
+    whole = pack(root, tmp_path / "bundle.tar.gz")
+    content = whole.read_bytes()
+    for share in range(1, 12):
+        whole.write_bytes(content[: len(content) * share // 12])
+
+        with pytest.raises(BadManifest):
+            await Archive(whole, tmp_path / "cache").fetch()
