@@ -41,4 +41,4 @@ def as_path(wanted: type, value: object) -> object:
     """Paths are written as strings."""
     if wanted is Path and isinstance(value, str):
         return Path(value)
-    raise NotImplementedError(wanted)
+    raise TypeError(f"{value!r} is not a {wanted.__name__}")

@@ -127,8 +127,8 @@ def test_mounts_are_found_below_the_root(tmp_path: Path) -> None:
     publish(folder.volume("login"), {"user": File(b"me")})
     folder.volume("work").mkdir(parents=True)
     mounts = [
-        {"name": "login", "mountPath": "/work/login"},
-        {"name": "work", "mountPath": "/work/"},
+        {"name": "login", "mountPath": "/desk/login"},
+        {"name": "work", "mountPath": "/desk/"},
         {"name": "app", "mountPath": "/etc/one", "subPath": "a"},
         {"name": "work", "mountPath": "/data", "subPathExpr": "$(NAME)"},
     ]
@@ -137,7 +137,7 @@ def test_mounts_are_found_below_the_root(tmp_path: Path) -> None:
         mount(folder, {"name": "main", "volumeMounts": mounts}, {"NAME": "web-1"})
 
     root = folder.root("main")
-    assert (root / "work/login/user").read_bytes() == b"me"
+    assert (root / "desk/login/user").read_bytes() == b"me"
     assert (root / "etc/one").read_bytes() == b"1"
     assert (root / "data").resolve() == (folder.volume("work") / "web-1").resolve()
     missing = {"name": "app", "mountPath": "/x", "subPath": "b"}
