@@ -56,7 +56,7 @@ class KnativeController:
             self.resources,
             targets=parts.targets,
             renderer=parts.renderer,
-            reporter=Reporter(kind, parts.client, self.events),
+            reporter=Reporter(kind, parts.client, self.events, parts.metrics),
             lifetime=manager.lifetime,
             look_again=self.look_again,
         )

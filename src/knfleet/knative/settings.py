@@ -46,6 +46,9 @@ class Settings(Struct, frozen=True):
     disable_ha: bool = False
     install_crds: bool = False
     verbosity: int = 0
+    requests_per_second: float = 0
+    """What the hub is asked at most; 0 means that nobody counts."""
+    burst: int = 0
 
 
 def from_environment(environment: Mapping[str, str], namespace: str = "") -> Settings:
