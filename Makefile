@@ -34,6 +34,10 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 test: check ground ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
+.PHONY: e2e
+e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
+	$(BIN)/pytest -v tests/e2e $(ARGS)
+
 .PHONY: faults
 faults: $(READY) ground ## kill, starve and fight the operator on real clusters, for minutes
 	KNFLEET_FAULTS=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet -k knative $(ARGS)
