@@ -26,6 +26,8 @@ OTHERS = frozenset(
     {"apiservices", "customresourcedefinitions", "endpoints", "endpointslices", "events", "leases"}
 )
 """Kinds that the cluster writes by itself, or that stay on purpose."""
+OF_EVERY_NAMESPACE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")})
+"""What the cluster puts into a new namespace, sooner or later."""
 
 
 class Wanted(Struct, frozen=True):
@@ -163,7 +165,12 @@ async def nothing_left(client: Client, before: set[Thing], place: str, progress:
 
 def leftovers(things: set[Thing]) -> list[Thing]:
     """What should not have stayed."""
-    return sorted(each for each in things if each.resource.plural not in OTHERS)
+    return sorted(
+        each
+        for each in things
+        if each.resource.plural not in OTHERS
+        and (each.resource.plural, each.key.name) not in OF_EVERY_NAMESPACE
+    )
 
 
 @asynccontextmanager
