@@ -55,6 +55,8 @@ class Timing(Struct, frozen=True):
     """The longest wait after the first failure; it doubles with each further one."""
     retry_limit: float = 10.0
     plugin_retry_limit: float = 15.0
+    patience: float = 10.0
+    """How long somebody who wants to use a spoke waits for a connection that is being made."""
     look: float = 1.0
     """How often to see whether a plugin that failed was replaced."""
 

@@ -24,9 +24,6 @@ from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, stal
 from knfleet.api.meta import ClusterName, Key
 from knfleet.kube.client import Client
 
-PATIENCE_SECONDS = 10.0
-"""How long to wait for a connection that is being made."""
-
 
 class NotYetResolved(AccessError):
     """Profiles are still being read, which is worth waiting for."""
@@ -205,7 +202,7 @@ class Spoke:
             self.despite = True
             self.moved.set()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(self.setup.timing.patience):
                 while (outcome := self.outcome(even_unhealthy=even_unhealthy)) is None:
                     await self.changed.wait()
         except TimeoutError:
