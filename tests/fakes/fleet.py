@@ -36,6 +36,7 @@ QUICK = Timing(
     retry=0.05,
     retry_limit=0.1,
     plugin_retry_limit=0.2,
+    patience=1.0,
     look=0.05,
 )
 """Everything happens a few times a second, so that tests are quick."""

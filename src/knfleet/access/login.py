@@ -69,6 +69,7 @@ class PluginRuns:
         self.running_since = started = loop.time()
         try:
             async with self.turns.turn():
+                started = loop.time()
                 credential = await self.plugin.fetch()
         except BaseException:
             self.failures += 1

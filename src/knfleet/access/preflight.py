@@ -36,23 +36,19 @@ ACCESS_REVIEWS = Resource(
 Right = tuple[Resource, str]
 """A kind, and a verb."""
 
-NEEDED: tuple[Right, ...] = (
-    (NAMESPACES, "get"),
-    (NAMESPACES, "patch"),
-    *(
-        (resource, verb)
-        for resource in (
-            CRDS,
-            CLUSTER_ROLES,
-            CLUSTER_ROLE_BINDINGS,
-            MUTATING_WEBHOOKS,
-            VALIDATING_WEBHOOKS,
-        )
-        for verb in ("create", "list", "patch")
-    ),
+NEEDED: tuple[Right, ...] = tuple(
+    (resource, verb)
+    for resource in (
+        CRDS,
+        CLUSTER_ROLES,
+        CLUSTER_ROLE_BINDINGS,
+        MUTATING_WEBHOOKS,
+        VALIDATING_WEBHOOKS,
+    )
+    for verb in ("create", "list", "patch")
 )
-"""What no install can do without. Kinds with a namespace are not among it: for them rights may be
-given namespace by namespace, and which namespaces it will be is not known here."""
+"""What no install can do without. Namespaces and what is in them are not among it: rights on them
+may be given one by one, and which it will be is not known here."""
 
 
 class Rule(Struct, rename="camel"):
@@ -61,16 +57,16 @@ class Rule(Struct, rename="camel"):
     verbs: list[str] = []
     api_groups: list[str] = []
     resources: list[str] = []
-    resource_names: list[str] = []
 
     def allows(self, right: Right) -> bool:
-        """Whether the rule gives a right on all objects of a kind."""
+        """Whether the rule gives a right on objects of a kind; some of them are enough."""
         resource, verb = right
-        wanted = ((verb, self.verbs), (resource.group, self.api_groups))
-        kinds = (resource.plural, self.resources)
-        return not self.resource_names and all(
-            one in given or "*" in given for one, given in (*wanted, kinds)
+        wanted = (
+            (verb, self.verbs),
+            (resource.group, self.api_groups),
+            (resource.plural, self.resources),
         )
+        return all(one in given or "*" in given for one, given in wanted)
 
 
 class Seen(Struct, frozen=True):

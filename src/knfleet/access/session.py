@@ -55,6 +55,8 @@ class Timing(Struct, frozen=True):
     """The longest wait after the first failure; it doubles with each further one."""
     retry_limit: float = 10.0
     plugin_retry_limit: float = 15.0
+    patience: float = 10.0
+    """How long somebody who wants to use a spoke waits for a connection that is being made."""
     look: float = 1.0
     """How often to see whether a plugin that failed was replaced."""
 
@@ -70,9 +72,8 @@ class Setup(Struct, frozen=True):
     timing: Timing = Timing()
 
 
-NETWORK_TROUBLE = frozenset(
-    kind.__name__ for kind in (NetworkError, *NetworkError.__subclasses__())
-)
+NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
+"""Why a watch breaks off when the spoke may have gone."""
 
 
 class Session:
@@ -97,11 +98,15 @@ class Session:
         """How often something went wrong."""
         self.cleared = 0
         """How many of the troubles the uid was read after."""
+        self.confirmed_at = 0.0
+        """When the uid was read last."""
         self.ended: AccessError | None = None
         self.last_contact: datetime | None = None
         self.latency = 0.0
         self.failures = 0
         self.failed_with: KubeError | None = None
+        self.failed: dict[str, int] = {}
+        """How many tries failed in all, by reason."""
         self.woken = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -166,7 +171,7 @@ class Session:
             self.lose(error)
             return
         self.latency = (loop.time() - started) / 2
-        self.cleared = troubles
+        self.confirmed_at, self.cleared = loop.time(), troubles
         self.answered(seen)
 
     def answered(self, seen: Seen) -> None:
@@ -179,7 +184,7 @@ class Session:
         self.answering = True
         objected = objection(seen, self.where, self.setup.minimum)
         if objected is not None:
-            self.failures += 1
+            self.count_failure(objected.reason)
             self.failed_with = objected
             if self.failures == 1:
                 log.warning("spoke cannot be used", profile=str(self.profile), error=str(objected))
@@ -195,14 +200,19 @@ class Session:
         if isinstance(error, Unanswered) and not self.login.is_fresh():
             command = self.access.plugin.command
             error = CredentialError(f"credential plugin {command} does not answer: {error}")
-        self.failures += 1
-        self.failed_with = error
         verdict = failure(error, self.profile, self.access)
+        self.count_failure(verdict.reason)
+        self.failed_with = error
         if self.answering or self.failures == 1:
             log.warning("spoke cannot be used", profile=str(self.profile), error=verdict.message)
         self.answering = False
         self.client.transport.cut()
         self.move(verdict)
+
+    def count_failure(self, reason: str) -> None:
+        """One more try came to nothing."""
+        self.failures += 1
+        self.failed[reason] = self.failed.get(reason, 0) + 1
 
     async def pause(self) -> None:
         """Wait before the next try, longer each time; a new plugin ends the wait."""
@@ -257,6 +267,7 @@ class Session:
             self.lose(error)
             return
         self.latency = loop.time() - started
+        self.confirmed_at = loop.time()
         self.contact()
         if uid != self.seen.uid:
             self.end(replaced(self.profile, self.seen.uid, uid))
@@ -283,11 +294,22 @@ class Session:
         while True:
             if self.ended is not None:
                 raise AccessError(self.ended.reason, str(self.ended))
+            if use is Use.WRITE and self.is_cut_off():
+                self.suspect()
             if self.answering and not (self.doubt and use is Use.WRITE):
                 return
             if not self.answering and use is not Use.WATCH:
                 raise self.not_up()
             await self.changed.wait()
+
+    def is_cut_off(self) -> bool:
+        """Whether no connection is left over from when the uid was read.
+
+        There always is one, kept open by the probes, unless the other side closed it; and then the
+        next one may lead to another cluster.
+        """
+        age = asyncio.get_running_loop().time() - self.confirmed_at
+        return age > self.setup.timing.soonest and not self.client.transport.sockets.connected()
 
     def not_up(self) -> AccessError:
         """What to tell whoever wants to use the spoke now."""

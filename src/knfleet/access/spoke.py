@@ -24,9 +24,6 @@ from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, stal
 from knfleet.api.meta import ClusterName, Key
 from knfleet.kube.client import Client
 
-PATIENCE_SECONDS = 10.0
-"""How long to wait for a connection that is being made."""
-
 
 class NotYetResolved(AccessError):
     """Profiles are still being read, which is worth waiting for."""
@@ -56,7 +53,12 @@ class Spoke:
         self.despite = False
         """Whether somebody wants to get in whatever is wrong with the profile."""
         self.session: Session | None = None
+        self.sessions = 0
         self.was_connected = False
+        self.failed: dict[str, int] = {}
+        """How many tries failed in sessions that are over, by reason."""
+        self.past_runs = 0
+        self.past_seconds = 0.0
         self.closed = False
         self.since = datetime.now(UTC)
         self.last_told: tuple[object, ...] = ()
@@ -79,7 +81,7 @@ class Spoke:
         verdict = self.verdict()
         session = self.session
         answering = session is not None and session.answering
-        news = (verdict, answering, id(session))
+        news = (verdict, answering, self.sessions)
         if news == self.last_told:
             return
         if (verdict.phase, verdict.reason) != self.last_kind:
@@ -120,6 +122,8 @@ class Spoke:
             since=self.since,
             server=access.endpoint.server if access is not None else "",
             provider=access.provider if access is not None else "",
+            plugin_seconds=self.plugin_seconds(),
+            plugin_runs=self.plugin_runs(),
         )
         return state if session is None else with_session(state, session)
 
@@ -143,6 +147,7 @@ class Spoke:
     async def hold(self, access: Access) -> None:
         """Keep one session until it ends, or there is another way in."""
         session = self.session = Session(self.profile, access, self.setup, self.tell)
+        self.sessions += 1
         if self.was_connected:
             session.verdict = stale(self.profile, access.endpoint.server)
         self.tell()
@@ -159,7 +164,24 @@ class Spoke:
         finally:
             session.end(provider_closed())
             self.was_connected = self.was_connected or session.seen is not None
+            self.failed = self.all_failed()
+            self.past_runs, self.past_seconds = self.plugin_runs(), self.plugin_seconds()
             self.session = None
+
+    def all_failed(self) -> dict[str, int]:
+        """How many tries failed, by reason."""
+        total = dict(self.failed)
+        for reason, count in (self.session.failed if self.session is not None else {}).items():
+            total[reason] = total.get(reason, 0) + count
+        return total
+
+    def plugin_runs(self) -> int:
+        """How often the plugin was run."""
+        return self.past_runs + (self.session.runs.count if self.session is not None else 0)
+
+    def plugin_seconds(self) -> float:
+        """How long all runs of the plugin took together."""
+        return self.past_seconds + (self.session.runs.seconds if self.session is not None else 0.0)
 
     async def until_other(self, access: Access) -> None:
         """Wait until there is another way in, or none."""
@@ -180,7 +202,7 @@ class Spoke:
             self.despite = True
             self.moved.set()
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(self.setup.timing.patience):
                 while (outcome := self.outcome(even_unhealthy=even_unhealthy)) is None:
                     await self.changed.wait()
         except TimeoutError:
@@ -225,8 +247,6 @@ def with_session(state: SpokeState, session: Session) -> SpokeState:
         version=seen.version if seen is not None else "",
         uid=seen.uid if seen is not None else "",
         failures=session.failures,
-        plugin_seconds=session.runs.seconds,
-        plugin_runs=session.runs.count,
     )
 
 

@@ -18,6 +18,7 @@ from knfleet.access.reasons import (
     CLUSTER_PROFILE_NOT_FOUND,
     CLUSTER_PROFILE_UNAVAILABLE,
     MULTICLUSTER_DISABLED,
+    REMOTE_CLIENT_CREATION_FAILED,
     AccessError,
 )
 from knfleet.access.resolver import Access, check_health, resolve
@@ -153,12 +154,16 @@ class Spokes:
         if self.spokes.get(profile) is not spoke:
             return
         del self.lifetimes[profile]
+        spoke.closed = False
+        text = f"ClusterProfile {profile}: failed to create remote kube client: a fault of knfleet,"
+        remedy = f"see its log; it is tried again after {RESTART_SECONDS:g} s"
+        spoke.aim(None, AccessError(REMOTE_CLIENT_CREATION_FAILED, f"{text} {remedy}"))
         asyncio.get_running_loop().call_later(RESTART_SECONDS, self.restart, profile, spoke)
 
     def restart(self, profile: Key, spoke: Spoke) -> None:
         """Begin a spoke's life anew, unless nobody uses it any more."""
         if self.spokes.get(profile) is spoke and not self.stopping.is_set():
-            spoke.closed = False
+            spoke.aim(*self.way_to(profile))
             self.start(profile, spoke)
 
     async def live(self, profile: Key, *, even_unhealthy: bool = False) -> Live:
