@@ -217,8 +217,15 @@ def env_of(access: Access) -> tuple[tuple[str, str], ...]:
 
 @pytest.mark.parametrize(
     "extensions",
-    [{"args": {"a": "b"}}, {"args": "--all"}, {"args": [1]}, {"envs": ["A"]}, {"envs": {"A": 1}}]
-    + [{"envs": {"A=B": "c"}}, {"envs": {"": "c"}}],
+    [
+        {"args": {"a": "b"}},
+        {"args": "--all"},
+        {"args": [1]},
+        {"envs": ["A"]},
+        {"envs": {"A": 1}},
+        {"envs": {"A=B": "c"}},
+        {"envs": {"": "c"}},
+    ],
 )
 def test_additions_that_are_none_are_refused(extensions: dict[str, Any]):
     """Only where they would have been used."""
