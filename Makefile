@@ -62,6 +62,10 @@ fmt: $(READY) ## format and fix what can be fixed
 ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
 	@$(BIN)/knfleet dev binaries --quiet
 
+.PHONY: chart
+chart: $(READY) ## write the generated files of the Helm chart again
+	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
+
 .PHONY: bench
 bench: bench-client ## measure, beside what others need for the same
 

@@ -26,7 +26,7 @@ from knfleet.apply.desired import (
     kind_of,
     prepare,
 )
-from knfleet.apply.gating import Gates, crd_refs, waiting_for
+from knfleet.apply.gating import Gates, crd_refs, new_definitions, waiting_for
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.parents import Parents
 from knfleet.apply.plan import Context, Plan, Step, Verdict, make_plan
@@ -185,7 +185,9 @@ class Engine:
             *map(self.keep, plan.kept),
             *map(stopped, plan.stopped),
         ]
-        if not plan.is_empty:
+        if plan.is_empty:
+            outcomes += await self.gates.established(())
+        else:
             outcomes += await self.execute(plan, desired)
         return ChangeSet.of(await self.with_rights(outcomes, desired))
 
@@ -220,12 +222,12 @@ class Engine:
         """Write wave after wave; what a webhook holds up is tried again at the end."""
         outcomes: list[Outcome] = []
         late: list[Step] = []
-        for wave, steps in plan.waves.items():
-            if wave == Wave.GATED:
-                continue
+        for wave in (Wave.FOUNDATION, Wave.RULES, Wave.MATERIAL, Wave.WORK):
             if wave == Wave.WORK and not is_away(outcomes):
-                outcomes += await self.gates.established(plan.waves.get(Wave.FOUNDATION, ()))
-            done = await self.write(steps, outcomes)
+                founded = plan.waves.get(Wave.FOUNDATION, ())
+                outcomes += await self.gates.established(new_definitions(founded, outcomes))
+            steps = plan.waves.get(wave, ())
+            done = await self.gates.blamed(await self.write(steps, outcomes), desired)
             blocked = {each.ref for each in done if is_held_up(each)}
             late += [step for step in steps if step.desired.ref in blocked]
             outcomes += [each for each in done if each.ref not in blocked]
