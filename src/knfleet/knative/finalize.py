@@ -116,10 +116,8 @@ async def legacy_objects(releases: Releases, cr: Knative) -> list[Object]:
 
 
 async def delete_parent(installation: Installation) -> None:
-    """Delete the inventory, which garbage collection would do a little later."""
+    """Delete the inventory on the hub, which garbage collection would do a little later."""
     key = installation.target.parent
-    if installation.target.owner["kind"] == CONFIG_MAPS.kind:
-        return
     with suppress(KubeError):
         parent = await installation.client.get(CONFIG_MAPS, key.name, key.namespace)
         await installation.client.delete(CONFIG_MAPS, key, uid=uid_of(parent))

@@ -20,6 +20,7 @@ from knfleet.knative.rendering import Renderer
 from knfleet.knative.serving import SERVING
 from knfleet.knative.settings import SettingError, Settings
 from knfleet.knative.targets import LocalTargets
+from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
@@ -140,7 +141,9 @@ class Operator:
                 await self.client.apply(CRDS, manifest)
         await self.wait_for_crds()
         slots = Slots(per_cluster=self.settings.threads)
-        parts = Parts(self.client, LocalTargets(self.client), renderer, self.metrics, slots)
+        tombstones = Tombstones(self.client, self.settings.system_namespace)
+        targets = LocalTargets(self.client)
+        parts = Parts(self.client, targets, renderer, self.metrics, tombstones, slots)
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
         ]
