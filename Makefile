@@ -35,8 +35,9 @@ test: check ground ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: faults
-faults: $(READY) ground ## kill, starve and fight the operator on real clusters, for minutes
-	KNFLEET_FAULTS=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet -k knative $(ARGS)
+faults: $(READY) ground ## kill the operator at 90 other moments each time (KNFLEET_TEST_SEED=7: at the same)
+	KNFLEET_TEST_KILLS=90 KNFLEET_TEST_SEED=$${KNFLEET_TEST_SEED:-$$RANDOM} \
+	  $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet/test_knative_kills.py $(ARGS)
 
 .PHONY: peers
 peers: $(READY) ground ## compare all samples with the Knative Operator (long the first time)

@@ -20,12 +20,9 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import part
 from knfleet.dev import ports, processes
 from knfleet.kube.yaml import dump_all, load_all
-from tests.fleet.faults import only_with_faults
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Pool
 from tests.waiting import until
-
-pytestmark = only_with_faults
 
 QUOTAS = Resource("", "v1", "ResourceQuota", "resourcequotas")
 RBAC = "rbac.authorization.k8s.io"

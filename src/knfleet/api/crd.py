@@ -68,6 +68,8 @@ class Definition(Struct, frozen=True):
     columns: tuple[Column, ...]
     rules: tuple[dict[str, str], ...] = ()
     """CEL rules for the object as a whole."""
+    short_names: tuple[str, ...] = ()
+    has_status: bool = True
 
 
 def condition(type_: str, field: str) -> str:
@@ -115,18 +117,20 @@ def custom_resource_definition(definition: Definition) -> Object:
     single version is never asked, and which server-side apply could not take out.
     """
     resource = definition.resource
-    names = {
+    names: Object = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
         "singular": resource.kind.lower(),
     }
+    if definition.short_names:
+        names["shortNames"] = list(definition.short_names)
     version: Object = {
         "name": resource.version,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": object_schema(definition)},
-        "subresources": {"status": {}},
+        "subresources": {"status": {}} if definition.has_status else {},
         "additionalPrinterColumns": [column.manifest() for column in definition.columns],
     }
     return {

@@ -47,7 +47,10 @@ class Operator:
         self.manager = manager
         self.settings = settings
         self.metrics = Metrics()
+        self.connection = connection
         self.client = Client(connection, Options(observe=self.metrics))
+        self.writer = self.client
+        """What controllers write with: it sends nothing while another process leads."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
         self.controllers: list[KnativeController] = []
         self.has_crds = False
@@ -104,7 +107,11 @@ class Operator:
         found = await self.config_map(self.settings.config_leader_election)
         options = LeaderOptions(configured.timing(configured.data_of(found)), observe=self.metrics)
         key = Key(self.settings.system_namespace, configured.LEASE)
-        self.manager.elect(Leader(self.client, key, options=options))
+        leader = Leader(self.client, key, options=options)
+        self.manager.elect(leader)
+        fenced = Options(observe=self.metrics, before_write=leader.require)
+        self.writer = Client(self.connection, fenced)
+        self.manager.close_last(self.writer.close)
 
     def watch_settings(self) -> None:
         """Follow the ConfigMaps that may be changed while we run."""
@@ -141,9 +148,9 @@ class Operator:
                 await self.client.apply(CRDS, manifest)
         await self.wait_for_crds()
         slots = Slots(per_cluster=self.settings.threads)
-        tombstones = Tombstones(self.client, self.settings.system_namespace)
-        targets = LocalTargets(self.client)
-        parts = Parts(self.client, targets, renderer, self.metrics, tombstones, slots)
+        tombstones = Tombstones(self.writer, self.settings.system_namespace)
+        targets = LocalTargets(self.writer)
+        parts = Parts(self.writer, targets, renderer, self.metrics, tombstones, slots)
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
         ]

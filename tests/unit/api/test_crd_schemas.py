@@ -6,6 +6,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from knfleet.api.crd import definitions, type_schema
+from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
 from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import Count, Free, IntOrString, decode, doc
 
@@ -114,7 +115,7 @@ def parts(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]
 
 
 def test_every_field_is_described_and_every_number_is_bounded():
-    for crd in definitions():
+    for crd in [*definitions(), *hub_definitions(), *spoke_definitions()]:
         (version,) = crd["spec"]["versions"]
         schema = version["schema"]["openAPIV3Schema"]
         for path, part in parts(schema, crd["spec"]["names"]["kind"]):

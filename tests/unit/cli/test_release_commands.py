@@ -123,8 +123,24 @@ def test_crds_are_printed_for_kubectl():
     listed = msgspec.json.decode(run("manifests", "--crds", "-o", "json").stdout)
 
     assert printed == listed["items"]
-    assert [crd["metadata"]["name"] for crd in printed] == [
-        "knativeservings.operator.knative.dev",
-        "knativeeventings.operator.knative.dev",
-        "clusterprofiles.multicluster.x-k8s.io",
+    assert plurals("--for", "operator") == [
+        "knativeservings",
+        "knativeeventings",
+        "clusterprofiles",
     ]
+    assert plurals("--for", "hub")[3:] == [
+        "managedclusters",
+        "managedclustersets",
+        "managedclustersetbindings",
+        "manifestworks",
+        "managedclusteraddons",
+        "clustermanagers",
+    ]
+    assert plurals("--for", "spoke") == ["clusterclaims", "appliedmanifestworks", "klusterlets"]
+    assert plurals() == [*plurals("--for", "hub"), *plurals("--for", "spoke")]
+
+
+def plurals(*arguments: str) -> list[str]:
+    """The kinds whose CRDs are printed."""
+    printed = load_all(run("manifests", "--crds", *arguments).stdout)
+    return [crd["spec"]["names"]["plural"] for crd in printed]

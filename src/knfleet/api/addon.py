@@ -1,0 +1,38 @@
+"""ManagedClusterAddOn, as far as agents and detaching need it: v1beta1, which they watch."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Struct
+
+from knfleet.api.meta import Resource
+from knfleet.api.schema import Free, ObjectMeta, doc
+from knfleet.api.standard import BY_TYPE, StandardCondition
+
+GROUP = "addon.open-cluster-management.io"
+ADDONS = Resource(GROUP, "v1beta1", "ManagedClusterAddOn", "managedclusteraddons")
+
+OPEN = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+class AddOnSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How an add-on is configured on one cluster."""
+
+    configs: Annotated[list[Free], doc("Configurations, by group, resource, namespace, name.")] = []
+
+
+class AddOnStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How an add-on stands on one cluster."""
+
+    conditions: Annotated[list[StandardCondition], doc("How it stands, by type.", **BY_TYPE)] = []
+    namespace: Annotated[str, doc("Where it is installed on the cluster.")] = ""
+    registrations: Annotated[list[Free], doc("The identities that it asks for.")] = []
+
+
+class ManagedClusterAddOn(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An add-on on one cluster."""
+
+    resource: ClassVar[Resource] = ADDONS
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Annotated[AddOnSpec, doc("How it is configured.", **OPEN)] = AddOnSpec()
+    status: Annotated[AddOnStatus, doc("How it stands.", **OPEN)] = AddOnStatus()

@@ -1,0 +1,291 @@
+"""ClusterManager and Klusterlet: how the hub and the agent of a cluster are installed."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Struct, field
+
+from knfleet.api.cluster import NAME_PATTERN, ClientConfig
+from knfleet.api.meta import Resource
+from knfleet.api.schema import Count, Free, IntOrString, ObjectMeta, doc
+from knfleet.api.standard import BY_TYPE, StandardCondition
+
+GROUP = "operator.open-cluster-management.io"
+CLUSTER_MANAGERS = Resource(GROUP, "v1", "ClusterManager", "clustermanagers", namespaced=False)
+KLUSTERLETS = Resource(GROUP, "v1", "Klusterlet", "klusterlets", namespaced=False)
+
+CLUSTER_MANAGER = "cluster-manager"
+"""The name of the one ClusterManager, of the hub's Deployment and of its ServiceAccount."""
+KLUSTERLET = "klusterlet"
+OPERATOR_NAMESPACE = "open-cluster-management"
+HUB_NAMESPACE = "open-cluster-management-hub"
+AGENT_NAMESPACE = "open-cluster-management-agent"
+ADDON_NAMESPACE = "open-cluster-management-agent-addon"
+BOOTSTRAP_ACCOUNT = "agent-registration-bootstrap"
+BOOTSTRAP_ROLE = "open-cluster-management:bootstrap"
+BOOTSTRAPPERS = "system:bootstrappers:managedcluster"
+BOOTSTRAP_SECRET = "bootstrap-hub-kubeconfig"  # noqa: S105  a name
+HUB_SECRET = "hub-kubeconfig-secret"  # noqa: S105  a name
+
+APPLIED = "Applied"
+AVAILABLE = "Available"
+PROGRESSING = "Progressing"
+HUB_REGISTRATION_DEGRADED = "HubRegistrationDegraded"
+HUB_PLACEMENT_DEGRADED = "HubPlacementDegraded"
+REGISTRATION_DESIRED_DEGRADED = "RegistrationDesiredDegraded"
+WORK_DESIRED_DEGRADED = "WorkDesiredDegraded"
+HUB_CONNECTION_DEGRADED = "HubConnectionDegraded"
+READY_TO_APPLY = "ReadyToApply"
+
+AUTO_APPROVAL_GATE = "ManagedClusterAutoApproval"
+CLEANUP_GATE = "ResourceCleanup"
+DEFAULT_SET_GATE = "DefaultClusterSet"
+PROFILE_GATE = "ClusterProfile"
+
+AuthType = Literal["csr", "awsirsa", "grpc"]
+
+
+class FeatureGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A feature that is switched on or off."""
+
+    feature: Annotated[str, doc("Name of the feature.")]
+    mode: Annotated[Literal["Enable", "Disable"], doc("On or off.")] = "Disable"
+
+
+class NodePlacement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Which nodes pods run on."""
+
+    node_selector: Annotated[dict[str, str], doc("Labels that the nodes must have.")] = {}
+    tolerations: Annotated[list[Free], doc("Taints of nodes that pods tolerate.")] = []
+
+
+class Resources(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Compute resources."""
+
+    limits: Annotated[dict[str, IntOrString], doc("The most that each may use.")] = {}
+    requests: Annotated[dict[str, IntOrString], doc("What each is guaranteed.")] = {}
+
+
+class ResourceRequirement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Quality of service of our own pods."""
+
+    type: Annotated[
+        Literal["Default", "BestEffort", "ResourceRequirement"],
+        doc("Small requests, none, or those of resourceRequirements."),
+    ] = "Default"
+    resource_requirements: Annotated[Resources | None, doc("With ResourceRequirement.")] = None
+
+
+class CsrDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Registration by certificate requests."""
+
+    auto_approved_identities: Annotated[
+        list[str],
+        doc("Users whose requests need no person, with the feature ManagedClusterAutoApproval."),
+    ] = []
+
+
+class HubDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A way in which clusters register."""
+
+    auth_type: Annotated[AuthType, doc("The way.")] = "csr"
+    csr: Annotated[CsrDriver, doc("With csr.")] = CsrDriver()
+    awsirsa: Annotated[Free | None, doc("With awsirsa.")] = None
+    grpc: Annotated[Free | None, doc("With grpc.")] = None
+
+
+class HubRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How clusters register."""
+
+    auto_approve_users: Annotated[
+        list[str], doc("Older form of registrationDrivers[].csr.autoApprovedIdentities.")
+    ] = []
+    feature_gates: Annotated[list[FeatureGate], doc("Features of registration.")] = []
+    registration_drivers: Annotated[
+        list[HubDriver],
+        doc(
+            "The ways in which clusters register; csr when empty.",
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["authType"]},
+        ),
+    ] = []
+    importer_configuration: Annotated[Free | None, doc("Accepted, and without effect.")] = None
+
+
+class HubDeployOption(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Where the hub runs."""
+
+    mode: Annotated[Literal["Default", "Hosted"], doc("On the hub, or beside it.")] = "Default"
+    hosted: Annotated[Free | None, doc("With Hosted.")] = None
+
+
+class ClusterManagerSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How the hub is installed."""
+
+    registration_configuration: Annotated[HubRegistration, doc("How clusters register.")] = (
+        HubRegistration()
+    )
+    deploy_option: Annotated[HubDeployOption, doc("Where the hub runs.")] = HubDeployOption()
+    resource_requirement: Annotated[
+        ResourceRequirement | None, doc("Quality of service of the hub's pods.")
+    ] = None
+    node_placement: Annotated[NodePlacement, doc("Which nodes they run on.")] = NodePlacement()
+    registration_image_pull_spec: Annotated[str, doc("Image of the hub.")] = ""
+    work_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = ""
+    placement_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = ""
+    add_on_manager_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = field(
+        default="", name="addOnManagerImagePullSpec"
+    )
+    work_configuration: Annotated[Free | None, doc("How works are delivered.")] = None
+    placement_configuration: Annotated[Free | None, doc("How placement works.")] = None
+    add_on_manager_configuration: Annotated[Free | None, doc("How add-ons work.")] = field(
+        default=None, name="addOnManagerConfiguration"
+    )
+    server_configuration: Annotated[Free | None, doc("How the hub's own server works.")] = None
+
+
+class Generation(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The generation of an object that was last applied."""
+
+    group: Annotated[str, doc("Group of its API.")]
+    version: Annotated[str, doc("Version of its API.")]
+    resource: Annotated[str, doc("Plural name of its kind.")]
+    name: Annotated[str, doc("Name of the object.")]
+    last_generation: Annotated[int, doc("The generation.", format="int64")]
+    namespace: Annotated[str, doc("Namespace of the object.")] = ""
+
+
+class RelatedResource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An object that belongs to the installation."""
+
+    group: Annotated[str, doc("Group of its API.")]
+    version: Annotated[str, doc("Version of its API.")]
+    resource: Annotated[str, doc("Plural name of its kind.")]
+    name: Annotated[str, doc("Name of the object.")]
+    namespace: Annotated[str, doc("Namespace of the object.")] = ""
+
+
+class InstallationStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How an installation stands."""
+
+    observed_generation: Annotated[
+        int, doc("Generation that the conditions speak of.", format="int64")
+    ] = 0
+    conditions: Annotated[list[StandardCondition], doc("How it stands, by type.", **BY_TYPE)] = []
+    generations: Annotated[list[Generation], doc("What was last applied.")] = []
+    related_resources: Annotated[list[RelatedResource], doc("What belongs to it.")] = []
+
+
+class ClusterManager(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The installation of the hub."""
+
+    resource: ClassVar[Resource] = CLUSTER_MANAGERS
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Annotated[ClusterManagerSpec, doc("How the hub is installed.")] = ClusterManagerSpec()
+    status: Annotated[InstallationStatus, doc("How it stands.")] = InstallationStatus()
+
+    @property
+    def auto_approved(self) -> frozenset[str]:
+        """The users whose certificate requests need no person; none unless the feature is on."""
+        registration = self.spec.registration_configuration
+        if not is_enabled(registration.feature_gates, AUTO_APPROVAL_GATE, default=False):
+            return frozenset()
+        named = [each.csr.auto_approved_identities for each in registration.registration_drivers]
+        return frozenset(registration.auto_approve_users).union(*named)
+
+
+class KlusterletDeployOption(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Where the agent runs."""
+
+    mode: Annotated[
+        Literal["Default", "Hosted", "Singleton", "SingletonHosted"],
+        doc("On the cluster or elsewhere, in several pods or one; ours is always one."),
+    ] = "Default"
+
+
+class AgentDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The way in which the cluster registers."""
+
+    auth_type: Annotated[AuthType, doc("The way.")] = "csr"
+    aws_irsa: Annotated[Free | None, doc("With awsirsa.")] = None
+
+
+class AgentRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How the cluster registers."""
+
+    client_cert_expiration_seconds: Annotated[
+        Count, doc("How long certificates are to be valid; the hub's own choice when 0.")
+    ] = 0
+    feature_gates: Annotated[list[FeatureGate], doc("Features of registration.")] = []
+    cluster_annotations: Annotated[
+        dict[str, str], doc("Annotations of the ManagedCluster, agent.open-cluster-management.io/.")
+    ] = {}
+    kube_api_qps: Annotated[Count, doc("Accepted, and without effect.")] = field(
+        default=50, name="kubeAPIQPS"
+    )
+    kube_api_burst: Annotated[Count, doc("Accepted, and without effect.")] = field(
+        default=100, name="kubeAPIBurst"
+    )
+    bootstrap_kube_configs: Annotated[Free | None, doc("Several hubs to choose from.")] = None
+    registration_driver: Annotated[AgentDriver, doc("The way.")] = AgentDriver()
+    add_on_kube_client_registration_driver: Annotated[
+        Free | None, doc("The way in which add-ons register.")
+    ] = field(default=None, name="addOnKubeClientRegistrationDriver")
+    cluster_claim_configuration: Annotated[Free | None, doc("Which claims are told.")] = None
+
+
+class HostAlias(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A name for the hub's address."""
+
+    ip: Annotated[str, doc("Address.")]
+    hostname: Annotated[str, doc("Name for it.")]
+
+
+class KlusterletSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How the agent is installed."""
+
+    cluster_name: Annotated[
+        str, doc("Name of the cluster on the hub.", maxLength=63, pattern=f"{NAME_PATTERN}|^$")
+    ] = ""
+    namespace: Annotated[
+        str,
+        doc(
+            "Namespace of the agent; open-cluster-management-agent when empty.",
+            maxLength=57,
+            pattern="^open-cluster-management-[-a-z0-9]*[a-z0-9]$|^$",
+        ),
+    ] = ""
+    registration_configuration: Annotated[AgentRegistration, doc("How the cluster registers.")] = (
+        AgentRegistration()
+    )
+    deploy_option: Annotated[KlusterletDeployOption, doc("Where the agent runs.")] = (
+        KlusterletDeployOption()
+    )
+    external_server_urls: Annotated[
+        list[ClientConfig], doc("Where the hub reaches the cluster's API server.")
+    ] = field(default_factory=list[ClientConfig], name="externalServerURLs")
+    resource_requirement: Annotated[
+        ResourceRequirement | None, doc("Quality of service of the agent's pods.")
+    ] = None
+    node_placement: Annotated[NodePlacement, doc("Which nodes they run on.")] = NodePlacement()
+    hub_api_server_host_alias: Annotated[HostAlias | None, doc("A name for the hub.")] = None
+    priority_class_name: Annotated[str, doc("Priority of the agent's pods.")] = ""
+    image_pull_spec: Annotated[str, doc("Image of the agent.")] = ""
+    registration_image_pull_spec: Annotated[str, doc("The same, from before.")] = ""
+    work_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = ""
+    work_configuration: Annotated[Free | None, doc("How works are applied.")] = None
+
+
+class Klusterlet(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The installation of the agent."""
+
+    resource: ClassVar[Resource] = KLUSTERLETS
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Annotated[KlusterletSpec, doc("How the agent is installed.")] = KlusterletSpec()
+    status: Annotated[InstallationStatus, doc("How it stands.")] = InstallationStatus()
+
+
+def is_enabled(gates: list[FeatureGate], feature: str, *, default: bool) -> bool:
+    """Whether a feature is on; the last word on it counts."""
+    said = [gate.mode == "Enable" for gate in gates if gate.feature == feature]
+    return said[-1] if said else default

@@ -1,0 +1,66 @@
+"""The standard condition of Kubernetes (metav1.Condition), as the fleet's kinds carry it.
+
+It differs from the Knative one: `lastTransitionTime` changes with the status alone, and every field
+is written, for the CRDs of Open Cluster Management demand them all.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from knfleet.api.conditions import Status, timestamp
+from knfleet.api.schema import doc
+
+BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+
+
+class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One aspect of an object's state."""
+
+    type: Annotated[str, doc("Name of the aspect.", maxLength=316)]
+    status: Annotated[Status, doc("True, False or Unknown.")]
+    reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = ""
+    message: Annotated[str, doc("What happened, for people.", maxLength=32768)] = ""
+    last_transition_time: Annotated[
+        str, doc("When the status last changed.", format="date-time")
+    ] = ""
+    observed_generation: Annotated[
+        int, doc("Generation that the condition speaks of.", format="int64", minimum=0)
+    ] = 0
+
+    def same(self, other: "StandardCondition") -> bool:
+        """Whether both say the same, whenever they were said."""
+        return replace(self, last_transition_time="") == replace(other, last_transition_time="")
+
+
+StandardConditions = Sequence[StandardCondition]
+
+
+def find(conditions: Iterable[StandardCondition], type_: str) -> StandardCondition | None:
+    """The condition of a type."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Iterable[StandardCondition], type_: str) -> bool:
+    """Whether the condition of a type is there and True."""
+    condition = find(conditions, type_)
+    return condition is not None and condition.status == "True"
+
+
+def put(
+    conditions: StandardConditions, new: StandardCondition, now: datetime
+) -> list[StandardCondition]:
+    """The list with one condition replaced or added, in its old order."""
+    old = find(conditions, new.type)
+    if old is not None and old.same(new):
+        return list(conditions)
+    moment = timestamp(now)
+    if old is not None and old.status == new.status and old.last_transition_time:
+        moment = old.last_transition_time
+    changed = replace(new, last_transition_time=moment)
+    if old is None:
+        return [*conditions, changed]
+    return [changed if condition is old else condition for condition in conditions]

@@ -1,0 +1,120 @@
+"""The fleet's CRDs on a real API server: what it takes, and what it refuses with which words."""
+
+from typing import Any, cast
+
+import pytest
+
+from knfleet.api.cluster import CLUSTERS
+from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
+from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.work import WORKS
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Invalid
+
+
+def thing(resource: Resource, name: str, **parts: Any) -> Object:
+    """An object of a kind."""
+    meta = {"name": name}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
+
+
+CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
+CLIENT_CONFIGS = [{"url": "https://spoke:6443", "caBundle": CERTIFICATE}]
+TAINTS = [{"key": "gpu.example.com/only", "value": "yes", "effect": "NoSelect", "timeAdded": None}]
+
+ACCEPTED: list[tuple[Resource, str, Object]] = [
+    (CLUSTERS, "c" * 63, {}),
+    (
+        CLUSTERS,
+        "local-cluster",
+        {"hubAcceptsClient": False, "managedClusterClientConfigs": CLIENT_CONFIGS},
+    ),
+    (CLUSTERS, "tainted", {"leaseDurationSeconds": 4, "taints": TAINTS}),
+    (CLUSTER_SETS, "default", {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}}),
+    (
+        CLUSTER_SETS,
+        "global",
+        {"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}},
+    ),
+    (BINDINGS, "default", {"clusterSet": "default"}),
+    (WORKS, "web", {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Pod", "spec": {}}]}}),
+    (
+        CLUSTER_MANAGERS,
+        "cluster-manager",
+        {
+            "registrationConfiguration": {
+                "featureGates": [{"feature": "ManagedClusterAutoApproval", "mode": "Enable"}],
+                "registrationDrivers": [
+                    {"authType": "csr", "csr": {"autoApprovedIdentities": ["somebody"]}},
+                    {"authType": "grpc", "grpc": {"autoApprovedIdentities": ["somebody"]}},
+                ],
+            },
+            "deployOption": {"mode": "Default"},
+            "resourceRequirement": {
+                "type": "ResourceRequirement",
+                "resourceRequirements": {"limits": {"cpu": 1}, "requests": {"memory": "64Mi"}},
+            },
+        },
+    ),
+    (
+        KLUSTERLETS,
+        "klusterlet",
+        {
+            "clusterName": "c1",
+            "namespace": "open-cluster-management-agent",
+            "externalServerURLs": CLIENT_CONFIGS,
+            "registrationConfiguration": {"clientCertExpirationSeconds": 3600},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("resource", "name", "spec"), ACCEPTED, ids=lambda each: str(each)[:20])
+async def test_what_open_cluster_management_writes_is_taken(
+    fleet: Client, resource: Resource, name: str, spec: Object
+):
+    namespace = "default" if resource.namespaced else ""
+
+    made = await fleet.create(resource, thing(resource, name, spec=spec), namespace)
+
+    assert covers(made["spec"], spec)
+    await fleet.delete(resource, Key(namespace, name))
+
+
+def covers(made: Any, wanted: Any) -> bool:
+    """Whether all that was wanted is there, nulls aside."""
+    if isinstance(wanted, dict):
+        fields = cast("Object", wanted)
+        return all(covers(made.get(name), part) for name, part in fields.items())
+    if isinstance(wanted, list):
+        parts = cast("list[Any]", wanted)
+        return all(covers(left, right) for left, right in zip(made, parts, strict=True))
+    return made == wanted
+
+
+REFUSED: list[tuple[Resource, str, Object, str]] = [
+    (CLUSTERS, "c" * 64, {}, "at most 63 of a-z, 0-9 and -"),
+    (CLUSTERS, "c.d", {}, "at most 63 of a-z, 0-9 and -"),
+    (CLUSTERS, "kube-system", {}, "choose another"),
+    (CLUSTERS, "open-cluster-management-hub", {}, "choose another"),
+    (
+        CLUSTERS,
+        "plain",
+        {"managedClusterClientConfigs": [{"url": "http://spoke"}]},
+        "must begin with https://",
+    ),
+    (CLUSTERS, "odd", {"taints": [{"key": "a", "effect": "NoExecute"}]}, "NoSelect"),
+    (BINDINGS, "mine", {"clusterSet": "default"}, "named like the set"),
+    (KLUSTERLETS, "klusterlet", {"namespace": "kube-system"}, "open-cluster-management-"),
+]
+
+
+@pytest.mark.parametrize(("resource", "name", "spec", "words"), REFUSED)
+async def test_what_makes_no_sense_is_refused_with_the_remedy(
+    fleet: Client, resource: Resource, name: str, spec: Object, words: str
+):
+    namespace = "default" if resource.namespaced else ""
+
+    with pytest.raises(Invalid, match=words):
+        await fleet.create(resource, thing(resource, name, spec=spec), namespace)
