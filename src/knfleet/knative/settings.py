@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object
+from knfleet.kube import versions
 from knfleet.runtime.election import Timing
 
-MINIMUM_KUBERNETES = "v1.34.0"
+MINIMUM_KUBERNETES = versions.MINIMUM
 LOGGER = "knative-operator"
 LEASE = "knative-operator.knative.dev.operator.pkg.reconciler.knativeserving.reconciler.00-of-01"
 """The Go operator's own: while it leads we wait, and the other way round."""
@@ -20,7 +21,6 @@ THREADS = 8
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 LEVELS = {"dpanic": "critical", "panic": "critical", "fatal": "critical", "warn": "warning"}
 
 
@@ -82,10 +82,10 @@ def is_too_old(version: str, minimum: str) -> bool:
 
 def version_numbers(version: str) -> tuple[int, int, int]:
     """Major, minor and patch of a Kubernetes version."""
-    found = VERSION.match(version.strip())
+    found = versions.numbers(version)
     if found is None:
         raise SettingError(f"{version!r} is not a version such as {MINIMUM_KUBERNETES}")
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    return found
 
 
 def duration_seconds(text: str) -> float:
