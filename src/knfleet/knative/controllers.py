@@ -13,9 +13,10 @@ from knfleet.api.conditions import DEPENDENTS, READY
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
 from knfleet.knative.installations import Installations
 from knfleet.knative.kinds import Kind, finalizers_of, is_deleting, profile_of
-from knfleet.knative.reconcile import POLL_SECONDS, Reconciler
+from knfleet.knative.reconcile import Reconciler
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.reporting import Reporter
+from knfleet.knative.settings import POLL_SECONDS
 from knfleet.knative.status import status_of
 from knfleet.knative.targets import Targets
 from knfleet.knative.tombstones import Tombstones
@@ -93,7 +94,7 @@ class KnativeController:
         for manifest in self.resources.by_index(BY_PROFILE, str(profile)):
             key = Key.of(manifest)
             record = self.reconciler.records.get(key)
-            if record is not None and self.reconciler.targets.trouble(manifest) is not None:
+            if record is not None and self.reconciler.targets.is_away(manifest):
                 record.interrupt()
             self.controller.queue.add(Request(HUB, key))
 

@@ -24,6 +24,7 @@ from knfleet.knative.kinds import Kind, is_deleting, profile_of, uid_of
 from knfleet.knative.records import Interrupted, Record
 from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.reporting import Reporter
+from knfleet.knative.settings import POLL_SECONDS
 from knfleet.knative.status import Statement, status_of
 from knfleet.knative.targets import TargetError, Targets
 from knfleet.knative.tombstones import Tombstones
@@ -40,8 +41,6 @@ RELEASE_SECONDS = 60.0
 """When to look again for release files that are not there."""
 GATED_SECONDS = 1.0
 """When to look again whether a webhook answers, beyond what watches tell."""
-POLL_SECONDS = 10.0
-"""When to look again at what is not ready, should no watch tell of it before."""
 REFUSED_SECONDS = 30.0
 """When to look again whether another hub has given up its place."""
 

@@ -1,65 +1,24 @@
 """Targets that are spokes: a live connection, the right cluster behind it, and our anchor on it."""
 
-from collections.abc import Callable
-from typing import Protocol
-
 from msgspec.structs import replace
 
 from knfleet.access.anchor import Anchors, Root
-from knfleet.access.reasons import (
-    CLUSTER_PROVIDER_CLOSED,
-    REMOTE_CLIENT_CREATION_FAILED,
-    REMOTE_CLUSTER_STALE,
-    AccessError,
-)
+from knfleet.access.reasons import REMOTE_CLIENT_CREATION_FAILED, AccessError
+from knfleet.access.spoke import Live
+from knfleet.access.spokes import Spokes
+from knfleet.access.states import Phase
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import ClusterName, Key, Object
+from knfleet.api.meta import Key, Object
 from knfleet.apply.desired import Owners
 from knfleet.apply.parts import part
 from knfleet.knative.kinds import TARGET_UID, annotations_of, profile_of, uid_of, was_installed
 from knfleet.knative.targets import LocalTargets, Target, TargetError
-from knfleet.kube.client import Client
 
-PASSING = frozenset({CLUSTER_PROVIDER_CLOSED, REMOTE_CLUSTER_STALE})
-"""Reasons that are over soon, one way or another."""
+PASSING = frozenset({Phase.CONNECTING, Phase.CLOSED})
+"""Phases that are over soon, one way or another."""
+UNKNOWN = "unknown"
+"""What is noted of a cluster whose kube-system we may not read."""
 RESOURCES = {resource.kind: resource for resource in (SERVINGS, EVENTINGS)}
-
-
-class Live(Protocol):
-    cluster: ClusterName
-    client: Client
-    uid: str
-    version: str
-
-
-class SpokeState(Protocol):
-    phase: str
-    reason: str
-    message: str
-
-
-class Spokes(Protocol):
-    """The part of `access.spokes.Spokes` that targets need."""
-
-    def use(self, profile: Key, holder: str) -> None:
-        """Keep a connection to a spoke."""
-        ...
-
-    def leave(self, profile: Key, holder: str) -> None:
-        """Need it no more."""
-        ...
-
-    async def live(self, profile: Key, *, even_unhealthy: bool = False) -> Live:
-        """The connection; raises `AccessError`."""
-        ...
-
-    def state(self, profile: Key) -> SpokeState | None:
-        """How the spoke is, as far as that is known."""
-        ...
-
-    def on_change(self, handler: Callable[[Key], None]) -> None:
-        """Call a function with each profile whose spoke changed."""
-        ...
 
 
 class SpokeTargets:
@@ -115,9 +74,15 @@ class SpokeTargets:
         try:
             return await self.spokes.live(profile, even_unhealthy=even_unhealthy)
         except AccessError as error:
-            raise TargetError(
-                error.reason, str(error), is_lasting=error.reason not in PASSING
-            ) from error
+            state = self.spokes.state(profile)
+            is_lasting = state is not None and state.phase not in PASSING
+            raise TargetError(error.reason, str(error), is_lasting=is_lasting) from error
+
+    async def reach(self, manifest: Object) -> None:
+        """Make sure that a target answers from which something is to be removed."""
+        profile = profile_of(manifest)
+        if profile is not None:
+            await self.live(manifest, profile, even_unhealthy=True)
 
     def trouble(self, manifest: Object) -> TargetError | None:
         """Why the spoke cannot be used, if that is known."""
@@ -125,14 +90,21 @@ class SpokeTargets:
         state = None if profile is None else self.spokes.state(profile)
         if state is None or not state.reason:
             return None
-        return TargetError(state.reason, state.message, is_lasting=state.reason not in PASSING)
+        return TargetError(state.reason, state.message, is_lasting=state.phase not in PASSING)
+
+    def is_away(self, manifest: Object) -> bool:
+        """Whether the spoke does not answer."""
+        profile = profile_of(manifest)
+        state = None if profile is None else self.spokes.state(profile)
+        return state is not None and state.phase is Phase.LOST
 
     async def note_uid(self, manifest: Object, uid: str) -> None:
         """Write on a custom resource which cluster it is installed on."""
-        if annotations_of(manifest).get(TARGET_UID) == uid:
+        noted = uid or UNKNOWN
+        if annotations_of(manifest).get(TARGET_UID) == noted:
             return
         patch: Object = {
-            "metadata": {"uid": uid_of(manifest), "annotations": {TARGET_UID: uid}},
+            "metadata": {"uid": uid_of(manifest), "annotations": {TARGET_UID: noted}},
         }
         await self.local.client.patch(RESOURCES[manifest["kind"]], Key.of(manifest), patch)
 
@@ -168,8 +140,8 @@ def root_of(manifest: Object, hub_uid: str) -> Root:
 
 def check_uid(manifest: Object, profile: Key, uid: str) -> None:
     """Raise `TargetError` when another cluster answers than the one that was installed on."""
-    before = annotations_of(manifest).get(TARGET_UID, uid)
-    if before == uid:
+    before = annotations_of(manifest).get(TARGET_UID, UNKNOWN)
+    if not uid or before in (uid, UNKNOWN):
         return
     kind, key = manifest["kind"], Key.of(manifest)
     raise TargetError(

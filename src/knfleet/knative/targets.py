@@ -59,8 +59,16 @@ class Targets(Protocol):
         """The target of a custom resource that is to be removed; nothing is made there."""
         ...
 
+    async def reach(self, manifest: Object) -> None:
+        """Raise `TargetError` unless something could be removed from the target now."""
+        ...
+
     def trouble(self, manifest: Object) -> TargetError | None:
         """Why the target cannot be used, as far as that is known without asking it."""
+        ...
+
+    def is_away(self, manifest: Object) -> bool:
+        """Whether the target does not answer, as far as that is known without asking it."""
         ...
 
     def forget(self, manifest: Object) -> None:
@@ -93,9 +101,16 @@ class LocalTargets:
         """The hub."""
         return await self.resolve(manifest)
 
+    async def reach(self, manifest: Object) -> None:
+        """Nothing that the pass itself would not notice."""
+
     def trouble(self, manifest: Object) -> TargetError | None:
         """Nothing that the pass itself would not notice."""
         return None
+
+    def is_away(self, manifest: Object) -> bool:
+        """Nothing that the pass itself would not notice."""
+        return False
 
     def forget(self, manifest: Object) -> None:
         """Nothing is remembered."""

@@ -67,25 +67,32 @@ class Uninstaller:
         if not owns or not self.finalizers.on(manifest):
             return await self.let_go(record, manifest)
         try:
-            async with record.limited():
-                problem = await self.try_uninstall(record, manifest, said)
+            problem = await self.attempt(record, manifest, said)
         except OtherHub as error:
             self.reporter.events.warning(manifest, "NotRemoved", f"nothing is removed: {error}")
             return await self.let_go(record, manifest)
         except TargetError as error:
             return await self.lost(record, manifest, said, error)
-        except Interrupted:
-            problem = "it was interrupted"
         if not problem:
             return await self.finish(record, manifest)
-        if (trouble := self.targets.trouble(manifest)) is not None:
-            return await self.lost(record, manifest, said, trouble)
         said.not_uninstalled(problem)
         await self.reporter.report(record, manifest, said)
         return Again.after(record.retry_seconds())
 
-    async def try_uninstall(self, record: Record, manifest: Object, said: Statement) -> str:
+    async def attempt(self, record: Record, manifest: Object, said: Statement) -> str:
         """Delete everything that belongs to a custom resource; what is in the way, if anything."""
+        try:
+            async with record.limited():
+                problem = await self.try_uninstall(record, manifest, said)
+        except Interrupted:
+            problem = "it was interrupted"
+        if problem:
+            # When the target is the problem, that is what must be told.
+            await self.targets.reach(manifest)
+        return problem
+
+    async def try_uninstall(self, record: Record, manifest: Object, said: Statement) -> str:
+        """The same, as far as it goes without an interruption."""
         try:
             changes = await self.uninstall(record, manifest, said)
         except OtherHub:
