@@ -8,6 +8,7 @@ import click
 from knfleet.cli.dev import chosen_folder, directory_option
 from knfleet.cli.output import explained, progress, table
 from knfleet.dev.errors import GroundError
+from knfleet.kube.errors import KubeError
 
 
 @click.command()
@@ -16,7 +17,7 @@ from knfleet.dev.errors import GroundError
     "--spokes", type=click.IntRange(0, 60), default=2, show_default=True, help="How many spokes."
 )
 @directory_option
-@explained(GroundError)
+@explained(GroundError, KubeError)
 def command(keep: bool, spokes: int, directory: Path | None) -> None:
     """Show knfleet on real clusters on this machine.
 

@@ -78,10 +78,11 @@ async def wait_for(
 ) -> Object:
     """Watch a custom resource until something holds of it; it as it is then."""
     async with limit(problem):
-        events = client.watch(wanted.resource, wanted.key.namespace)
+        only = f"metadata.name={wanted.key.name}"
+        events = client.watch(wanted.resource, wanted.key.namespace, fields=only)
         async with aclosing(events):
             async for event in events:
-                if Key.of(event.object) == wanted.key and holds(event.object):
+                if event.type != "BOOKMARK" and holds(event.object):
                     return event.object
     raise GroundError(problem)
 
@@ -92,7 +93,7 @@ async def together(*work: Coroutine[None, None, None]) -> None:
         async with asyncio.TaskGroup() as group:
             for each in work:
                 group.create_task(each)
-    except* GroundError as errors:
+    except* (GroundError, KubeError) as errors:
         raise errors.exceptions[0] from None
 
 
