@@ -33,12 +33,13 @@ TOKEN_SECONDS = 30.0
 
 def provider_file(ground: Ground) -> Path:
     """Write the file that names the credential plugin; the plugin reads Secrets of `FLEET`."""
-    kubeconfig = ground.folder.root / "plugin.kubeconfig"
-    config = yaml.load((ground.folder.cluster("hub") / "admin.kubeconfig").read_bytes())
+    home = ground.folder.cluster("hub")
+    kubeconfig = home / "plugin.kubeconfig"
+    config = yaml.load((home / "admin.kubeconfig").read_bytes())
     for context in config["contexts"]:
         context["context"]["namespace"] = FLEET
     write_private(kubeconfig, msgspec.json.encode(config))
-    path = ground.folder.root / "access-providers.json"
+    path = home / "access-providers.json"
     plugin = Path(sys.executable).with_name("secretreader-plugin")
     entry: Object = {
         "name": PROVIDER,
