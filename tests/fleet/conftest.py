@@ -9,7 +9,9 @@ import pytest
 
 from knfleet.kube.client import Client
 from knfleet.release.sources import GoModule
+from tests.conftest import Lend
 from tests.fleet import small_release
+from tests.fleet.fleets import Fleet, gather
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
 
@@ -52,3 +54,10 @@ async def small(knative_hub: Hub, small_root: Path, tmp_path: Path) -> AsyncIter
     await operator.start()
     yield operator
     await operator.kill()
+
+
+@pytest.fixture
+async def fleet(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """A hub and two spokes with profiles; the operator, with the small release, is not started."""
+    async with gather(await lend(3), tmp_path, small_root) as fleet:
+        yield fleet
