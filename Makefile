@@ -67,13 +67,17 @@ chart: $(READY) ## write the generated files of the Helm chart again
 	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
 
 .PHONY: bench
-bench: bench-client ## measure, beside what others need for the same
+bench: bench-client bench-knative ## measure, beside what others need for the same
 
 .PHONY: bench-client
 bench-client: $(READY) ground ## measure the client: CPU per apply, list and watch
 	@$(BIN)/knfleet dev up --quiet --name bench
 	@KUBECONFIG="$$($(BIN)/knfleet dev kubeconfig --name bench)" $(BIN)/python -m bench.client $(ARGS); \
 	  code=$$?; $(BIN)/knfleet dev down --name bench >/dev/null; exit $$code
+
+.PHONY: bench-knative
+bench-knative: $(READY) ground ## measure the operator beside the Knative Operator, turn by turn
+	@$(BIN)/python -m bench.knative $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again
