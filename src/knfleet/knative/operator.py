@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from knfleet.access.providers import ProviderFile
 from knfleet.access.spokes import Policy, Spokes
@@ -60,7 +61,12 @@ class Operator:
         self.providers = providers
         self.metrics = Metrics()
         self.connection = connection
-        self.client = Client(connection, Options(observe=self.metrics))
+        self.options = Options(
+            observe=self.metrics,
+            requests_per_second=settings.requests_per_second,
+            burst=settings.burst,
+        )
+        self.client = Client(connection, self.options)
         self.writer = self.client
         """What controllers write with: it sends nothing while another process leads."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
@@ -121,8 +127,7 @@ class Operator:
         key = Key(self.settings.system_namespace, configured.LEASE)
         leader = Leader(self.client, key, options=options)
         self.manager.elect(leader)
-        fenced = Options(observe=self.metrics, before_write=leader.require)
-        self.writer = Client(self.connection, fenced)
+        self.writer = Client(self.connection, replace(self.options, before_write=leader.require))
         self.manager.close_last(self.writer.close)
 
     def watch_settings(self) -> None:
