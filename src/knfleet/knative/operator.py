@@ -11,6 +11,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from knfleet.access.providers import ProviderFile
+from knfleet.access.spokemetrics import watch_spokes
 from knfleet.access.spokes import Policy, Spokes
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.crd import definitions
@@ -212,6 +213,7 @@ class Operator:
             return [item for each in self.controllers for item in each.resources.items()]
 
         Gauges(resources, spokes.states).join(self.metrics)
+        watch_spokes(self.metrics, spokes)
 
     async def wait_for_crds(self) -> None:
         """Wait until the cluster serves both kinds, and say so while it does not."""
