@@ -34,9 +34,14 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 test: check ground ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
+.PHONY: e2e
+e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
+	$(BIN)/pytest -v tests/e2e $(ARGS)
+
 .PHONY: faults
-faults: $(READY) ground ## kill, starve and fight the operator on real clusters, for minutes
-	KNFLEET_FAULTS=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet -k knative $(ARGS)
+faults: $(READY) ground ## kill the operator at 90 other moments each time (KNFLEET_TEST_SEED=7: at the same)
+	KNFLEET_TEST_KILLS=90 KNFLEET_TEST_SEED=$${KNFLEET_TEST_SEED:-$$RANDOM} \
+	  $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet/test_knative_kills.py $(ARGS)
 
 .PHONY: peers
 peers: $(READY) ground ## compare all samples with the Knative Operator (long the first time)
@@ -57,14 +62,22 @@ fmt: $(READY) ## format and fix what can be fixed
 ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
 	@$(BIN)/knfleet dev binaries --quiet
 
+.PHONY: chart
+chart: $(READY) ## write the generated files of the Helm chart again
+	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
+
 .PHONY: bench
-bench: bench-client ## measure, beside what others need for the same
+bench: bench-client bench-knative ## measure, beside what others need for the same
 
 .PHONY: bench-client
 bench-client: $(READY) ground ## measure the client: CPU per apply, list and watch
 	@$(BIN)/knfleet dev up --quiet --name bench
 	@KUBECONFIG="$$($(BIN)/knfleet dev kubeconfig --name bench)" $(BIN)/python -m bench.client $(ARGS); \
 	  code=$$?; $(BIN)/knfleet dev down --name bench >/dev/null; exit $$code
+
+.PHONY: bench-knative
+bench-knative: $(READY) ground ## measure the operator beside the Knative Operator, turn by turn
+	@$(BIN)/python -m bench.knative $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again

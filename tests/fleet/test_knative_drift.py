@@ -12,11 +12,8 @@ from knfleet.dev.reset import contents
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import KubeError
 from tests.fleet.expected import difference, members, serving_refs
-from tests.fleet.faults import only_with_faults
 from tests.fleet.operators import Hub, Operator
 from tests.waiting import until
-
-pytestmark = only_with_faults
 
 KOURIER = {"kourier": {"enabled": True}}
 LABEL = "app.kubernetes.io/name"

@@ -20,12 +20,9 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import part
 from knfleet.dev import ports, processes
 from knfleet.kube.yaml import dump_all, load_all
-from tests.fleet.faults import only_with_faults
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Pool
 from tests.waiting import until
-
-pytestmark = only_with_faults
 
 QUOTAS = Resource("", "v1", "ResourceQuota", "resourcequotas")
 RBAC = "rbac.authorization.k8s.io"
@@ -248,7 +245,7 @@ async def has_applied(operator: Operator, count: int) -> bool:
 async def test_a_namespace_that_goes_takes_everything_with_it(
     knative_hub: Hub, small: Operator
 ) -> None:
-    """Also what lies outside of it, though the inventory goes with the namespace."""
+    """Also what lies outside of it, though the inventory goes; a new one is installed anew."""
     hub = knative_hub
     await hub.create(SERVINGS, version="1.23", ingress={})
     await hub.ready(SERVINGS, "1.23.0")
@@ -258,3 +255,15 @@ async def test_a_namespace_that_goes_takes_everything_with_it(
     await hub.gone(SERVINGS)
     assert not await hub.exists(CLUSTER_ROLES, "small")
     assert not await hub.exists(CLUSTER_ROLE_BINDINGS, "small")
+    await until(lambda: is_gone(hub), "the namespace is gone")
+    await hub.client.create(
+        NAMESPACES,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "knative-serving"}},
+    )
+    await hub.create(SERVINGS, version="1.23", ingress={})
+    await hub.ready(SERVINGS, "1.23.0")
+
+
+async def is_gone(hub: Hub) -> bool:
+    """Whether the namespace is gone."""
+    return not await hub.exists(NAMESPACES, "knative-serving")

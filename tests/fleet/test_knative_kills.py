@@ -1,40 +1,53 @@
 """The operator is killed without a chance to clean up, and started again: nothing is lost or left.
 
-More and other moments: KNFLEET_TEST_KILLS=60 KNFLEET_TEST_SEED=7.
+Twenty times in all. More, and other moments: KNFLEET_TEST_KILLS=60 KNFLEET_TEST_SEED=7.
 """
 
 import os
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from knfleet.api.knative import SERVINGS
 from knfleet.apply.parts import part
+from knfleet.apply.refs import Ref
 from tests.fleet.expected import difference, members, serving_refs
-from tests.fleet.faults import only_with_faults
 from tests.fleet.operators import Hub, Operator
 from tests.waiting import until
 
-pytestmark = only_with_faults
-
-KILLS = int(os.environ.get("KNFLEET_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("KNFLEET_TEST_KILLS", "20"))
 SEED = int(os.environ.get("KNFLEET_TEST_SEED", "1"))
-KOURIER = {"kourier": {"enabled": True}}
-WRITES = 90
-"""About as many as an installation takes."""
+
+
+class Story(Struct, frozen=True):
+    """What is installed, upgraded and removed while the operator is killed."""
+
+    kills: int
+    writes: int
+    """About as many as an installation takes."""
+    versions: tuple[str, str]
+    spec: dict[str, Any]
+
+
+REAL = Story(KILLS * 3 // 10, 90, ("1.22.1", "1.23.0"), {"ingress": {"kourier": {"enabled": True}}})
+SMALL = Story(KILLS - REAL.kills, 20, ("1.22.0", "1.23.0"), {"ingress": {}})
 
 
 class Killer:
     """Kills the operator after so many requests, and starts it again."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, writes: int) -> None:
         self.operator = operator
+        self.writes = writes
         self.chance = random.Random(SEED)
         self.moments: list[str] = []
 
     async def strike(self, verb: str, is_over: Callable[[], Awaitable[bool]]) -> None:
         """Kill it at a random moment of what it does now, and start it again."""
-        wanted = self.chance.randint(0, WRITES)
+        wanted = self.chance.randint(0, self.writes)
 
         async def is_time() -> bool:
             try:
@@ -49,11 +62,12 @@ class Killer:
         await self.operator.start()
 
 
-async def test_killed_at_random_moments_it_always_ends_right(
-    knative_hub: Hub, operator: Operator, bundle_root: Path, tmp_path: Path
-) -> None:
-    """During an installation, an upgrade and an uninstallation."""
-    hub, killer = knative_hub, Killer(operator)
+async def live_and_die(hub: Hub, operator: Operator, story: Story, cache: Path) -> list[str]:
+    """Install, upgrade and uninstall under fire; the moments of the kills.
+
+    Fails unless after each of the three exactly that is there which should be.
+    """
+    killer = Killer(operator, story.writes)
 
     async def is_at(version: str) -> bool:
         found = await hub.client.list(SERVINGS)
@@ -62,35 +76,57 @@ async def test_killed_at_random_moments_it_always_ends_right(
     async def is_gone() -> bool:
         return not (await hub.client.list(SERVINGS)).items
 
-    async def matches(version: str) -> None:
-        wanted = await serving_refs(bundle_root, tmp_path, version=version, ingress=KOURIER)
-        problem = ""
+    old, new = story.versions
+    each = story.kills // 3
+    await hub.create(SERVINGS, version=old, **story.spec)
+    for _ in range(each):
+        await killer.strike("apply", lambda: is_at(old))
+    await hub.ready(SERVINGS, old)
+    await matches(hub, await serving_refs(operator.releases, cache, version=old, **story.spec))
 
-        async def holds() -> bool:
-            nonlocal problem
-            problem = difference(await members(hub.client), wanted)
-            return not problem
-
-        try:
-            await until(holds, "exactly the release is there", seconds=60)
-        except AssertionError:
-            raise AssertionError(f"{problem}; killed at {killer.moments}") from None
-
-    await operator.start()
-    await hub.create(SERVINGS, version="1.22.1", ingress=KOURIER)
-    for _ in range(KILLS // 3):
-        await killer.strike("apply", lambda: is_at("1.22.1"))
-    await hub.ready(SERVINGS, "1.22.1")
-    await matches("1.22.1")
-
-    await hub.change(SERVINGS, version="1.23.0")
-    for _ in range(KILLS // 3):
-        await killer.strike("apply", lambda: is_at("1.23.0"))
-    await hub.ready(SERVINGS, "1.23.0")
-    await matches("1.23.0")
+    await hub.change(SERVINGS, version=new)
+    for _ in range(each):
+        await killer.strike("apply", lambda: is_at(new))
+    await hub.ready(SERVINGS, new)
+    await matches(hub, await serving_refs(operator.releases, cache, version=new, **story.spec))
 
     await hub.delete(SERVINGS)
-    for _ in range(KILLS - 2 * (KILLS // 3)):
+    for _ in range(story.kills - 2 * each):
         await killer.strike("delete", is_gone)
     await hub.gone(SERVINGS)
     await hub.clean()
+    return killer.moments
+
+
+async def matches(hub: Hub, wanted: set[Ref]) -> None:
+    """Wait until exactly some objects are there."""
+    problem = ""
+
+    async def holds() -> bool:
+        nonlocal problem
+        problem = difference(await members(hub.client), wanted)
+        return not problem
+
+    try:
+        await until(holds, "exactly the release is there", seconds=60)
+    except AssertionError:
+        raise AssertionError(problem) from None
+
+
+async def test_killed_at_random_moments_of_the_real_release(
+    knative_hub: Hub, operator: Operator, tmp_path: Path
+) -> None:
+    """During an installation, an upgrade and an uninstallation."""
+    await operator.start()
+    moments = await live_and_die(knative_hub, operator, REAL, tmp_path)
+
+    assert len(moments) == REAL.kills
+
+
+async def test_killed_at_random_moments_of_a_small_release(
+    knative_hub: Hub, small: Operator, tmp_path: Path
+) -> None:
+    """The same with less to do between two kills, and more kills."""
+    moments = await live_and_die(knative_hub, small, SMALL, tmp_path)
+
+    assert len(moments) == SMALL.kills

@@ -9,12 +9,9 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative.settings import LEASE
 from knfleet.kube.client import Client
-from tests.fleet.faults import only_with_faults
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
 from tests.waiting import until
-
-pytestmark = only_with_faults
 
 
 async def said(operator: Operator, words: str) -> None:

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from knfleet.api.core import CRDS, ENDPOINT_SLICES
 from knfleet.api.meta import Key
-from knfleet.apply.changes import Failure, Why
-from knfleet.apply.desired import Desired
+from knfleet.apply.changes import Failure, Outcome, Pending, Why
+from knfleet.apply.desired import Desired, DesiredSet, crd_of
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.plan import Step
 from knfleet.apply.readiness import State, absent, health, ready_endpoints
@@ -33,14 +33,18 @@ class Gates:
         self.applyset = applyset
         self.sight = sight
         self.deadlines = deadlines
+        self.unserved: frozenset[Ref] = frozenset()
+        """CRDs that were there and not served when last looked at."""
 
-    async def established(self, steps: Iterable[Step]) -> list[Failure]:
-        """Wait until new CRDs are served; those that are not when time is up."""
-        wanted = {
-            step.desired.ref.key: step.desired.ref
-            for step in steps
-            if step.desired.ref.group_kind == CRD and step.observed is None
-        }
+    async def established(self, definitions: Iterable[Ref]) -> list[Failure]:
+        """Wait until CRDs are served, and those that were not; the ones that still are not."""
+        failures = await self.not_established(self.unserved.union(definitions))
+        self.unserved = frozenset(each.ref for each in failures)
+        return failures
+
+    async def not_established(self, definitions: Some[Ref]) -> list[Failure]:
+        """The CRDs that are not served when time is up, or that never will be as they are."""
+        wanted = {ref.key: ref for ref in definitions}
         if not wanted:
             return []
         try:
@@ -59,6 +63,26 @@ class Gates:
             Failure(each.ref, Why.NOT_ESTABLISHED, each.message)
             for each in judged
             if each.state != State.READY
+        ]
+
+    async def blamed(self, outcomes: Some[Outcome], desired: DesiredSet) -> list[Outcome]:
+        """The outcomes, with objects of a kind that is not served waiting for their CRD."""
+        waiting = {
+            each.ref: crd_of(desired.objects[each.ref])
+            for each in outcomes
+            if isinstance(each, Failure) and each.why == Why.UNKNOWN_KIND
+        }
+        known = desired.refs.intersection(waiting.values())
+        found = await self.established(known) if known else []
+        broken = crd_refs(found)
+        return [
+            *found,
+            *(
+                Pending(each.ref, f"it waits for {waiting[each.ref]}")
+                if waiting.get(each.ref) in broken
+                else each
+                for each in outcomes
+            ),
         ]
 
     async def silent(self, services: Some[Key], seconds: float) -> list[Key]:
@@ -106,6 +130,18 @@ def waiting_for(services: Sequence[Key]) -> str:
     """What to say of objects that wait for webhooks."""
     names = ", ".join(map(str, services))
     return f"it waits until the webhook answers: the Service {names} has no ready endpoint"
+
+
+def new_definitions(steps: Iterable[Step], outcomes: Iterable[Outcome]) -> list[Ref]:
+    """The CRDs that were just made; one that was refused is not waited for."""
+    refused = {each.ref for each in outcomes if isinstance(each, Failure)}
+    return [
+        step.desired.ref
+        for step in steps
+        if step.desired.ref.group_kind == CRD
+        and step.observed is None
+        and step.desired.ref not in refused
+    ]
 
 
 def crd_refs(failures: Iterable[Failure]) -> set[Ref]:

@@ -35,7 +35,7 @@ BY_TEXT = (
     ("failed to create typed patch object", Why.INVALID),
     ("storage is (re)initializing", Why.NOT_ESTABLISHED),
 )
-NOT_SERVED = "the server could not find the requested resource"
+NOT_SERVED = ("the server could not find the requested resource", "404 page not found")
 LONGEST_MESSAGE = 600
 
 
@@ -63,7 +63,7 @@ def reason_by_code(error: ApiError) -> Why:
             why = Why.FORBIDDEN if CANNOT.search(error.message) else Why.DENIED
         case Invalid():
             why = Why.IMMUTABLE if immutable_fields(error) else Why.INVALID
-        case NotFound() if NOT_SERVED in error.message:
+        case NotFound() if any(text in error.message for text in NOT_SERVED):
             why = Why.UNKNOWN_KIND
         case NotFound() if error.message.startswith("namespaces "):
             why = Why.NO_NAMESPACE

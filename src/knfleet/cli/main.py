@@ -26,6 +26,9 @@ COMMANDS: dict[str, Entry] = {
     "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
     "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
     "operator": Entry("knfleet.cli.operator", "Install Knative as custom resources ask for it."),
+    "plugin": Entry(
+        "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
+    ),
     "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
 }
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.access.providers import ProviderFileError
 from knfleet.cli.output import explained
 from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError
 
 if TYPE_CHECKING:
+    from knfleet.access.providers import ProviderFile
     from knfleet.kube.endpoint import Connection
 
 KLOG_FLAGS = (
@@ -80,7 +82,7 @@ def klog_options(command: Command) -> Command:
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="9090 when not given.")
 @click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
 @klog_options
-@explained(ReleaseError, KubeError, SettingError)
+@explained(ReleaseError, KubeError, SettingError, ProviderFileError)
 def command(
     kubeconfig: Path | None, context: str | None, server: str | None, **options: Any
 ) -> None:
@@ -92,7 +94,7 @@ def command(
     from msgspec.structs import replace
 
     from knfleet.knative.operator import build
-    from knfleet.knative.settings import duration_seconds, from_environment
+    from knfleet.knative.settings import from_environment, poll_seconds
     from knfleet.release.cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.sources import cache_folder
@@ -100,8 +102,8 @@ def command(
     from knfleet.runtime.process import run_process
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
+    providers = provider_file(options["provider_file"])
     connection = connect(kubeconfig, context, server)
-    duration_seconds(options["poll_interval"])
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig
     found = from_environment(os.environ, connection.namespace if is_pod else "")
     settings = replace(
@@ -111,11 +113,25 @@ def command(
         verbosity=options["verbosity"],
         health_port=options["health_port"] or found.health_port,
         metrics_port=options["metrics_port"] or found.metrics_port,
+        poll_seconds=poll_seconds(options["poll_interval"]),
     )
     folder = release_folder(options["origin"])
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
-    begin = partial(build, connection=connection, releases=releases, settings=settings)
+    begin = partial(
+        build, connection=connection, releases=releases, settings=settings, providers=providers
+    )
     raise SystemExit(run_process(begin))
+
+
+def provider_file(path: str | None) -> "ProviderFile | None":
+    """The access providers that a flag names; none when it names no file."""
+    from knfleet.access.providers import ProviderFile
+
+    if not path:
+        return None
+    providers = ProviderFile(Path(path))
+    providers.load()
+    return providers
 
 
 def connect(kubeconfig: Path | None, context: str | None, server: str | None) -> "Connection":

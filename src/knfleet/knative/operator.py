@@ -9,17 +9,23 @@ from functools import partial
 
 from aiohttp import web
 
-from knfleet.api.core import CONFIG_MAPS, CRDS
+from knfleet.access.providers import ProviderFile
+from knfleet.access.spokes import Policy, Spokes
+from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.crd import definitions
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import Key
+from knfleet.api.meta import Key, Object
 from knfleet.knative import settings as configured
+from knfleet.knative.cleaning import Cleaner, World
 from knfleet.knative.controllers import KnativeController, Parts, count_conditions
 from knfleet.knative.eventing import EVENTING
+from knfleet.knative.gauges import Gauges
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.serving import SERVING
 from knfleet.knative.settings import SettingError, Settings
+from knfleet.knative.spokes import SpokeTargets
 from knfleet.knative.targets import LocalTargets
+from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
@@ -42,11 +48,21 @@ API_SECONDS = 60.0
 class Operator:
     """Everything that runs in the process."""
 
-    def __init__(self, manager: Manager, connection: Connection, settings: Settings) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        connection: Connection,
+        settings: Settings,
+        providers: ProviderFile | None = None,
+    ) -> None:
         self.manager = manager
         self.settings = settings
+        self.providers = providers
         self.metrics = Metrics()
+        self.connection = connection
         self.client = Client(connection, Options(observe=self.metrics))
+        self.writer = self.client
+        """What controllers write with: it sends nothing while another process leads."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
         self.controllers: list[KnativeController] = []
         self.has_crds = False
@@ -103,7 +119,11 @@ class Operator:
         found = await self.config_map(self.settings.config_leader_election)
         options = LeaderOptions(configured.timing(configured.data_of(found)), observe=self.metrics)
         key = Key(self.settings.system_namespace, configured.LEASE)
-        self.manager.elect(Leader(self.client, key, options=options))
+        leader = Leader(self.client, key, options=options)
+        self.manager.elect(leader)
+        fenced = Options(observe=self.metrics, before_write=leader.require)
+        self.writer = Client(self.connection, fenced)
+        self.manager.close_last(self.writer.close)
 
     def watch_settings(self) -> None:
         """Follow the ConfigMaps that may be changed while we run."""
@@ -139,14 +159,54 @@ class Operator:
             for manifest in definitions():
                 await self.client.apply(CRDS, manifest)
         await self.wait_for_crds()
-        slots = Slots(per_cluster=self.settings.threads)
-        parts = Parts(self.client, LocalTargets(self.client), renderer, self.metrics, slots)
+        spokes = self.connect_spokes()
+        hub_uid = await self.hub_uid()
+        targets = SpokeTargets(LocalTargets(self.writer), spokes, hub_uid)
+        parts = Parts(
+            self.writer,
+            targets,
+            renderer,
+            self.metrics,
+            Tombstones(self.writer, self.settings.system_namespace),
+            Slots(per_cluster=self.settings.threads),
+            self.settings.poll_seconds,
+        )
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
         ]
-        count_conditions(self.metrics, self.controllers)
+        self.measure(spokes)
         for controller in self.controllers:
+            spokes.on_change(controller.spoke_changed)
             controller.join(self.manager)
+        resources = {each.kind.resource.kind: each.resources for each in self.controllers}
+        Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
+        spokes.join(self.manager)
+
+    def connect_spokes(self) -> Spokes:
+        """The spokes; they are connected to when controllers use them, and so by the leader."""
+        if self.providers is None:
+            log.info("multi-cluster support disabled (--clusterprofile-provider-file is empty)")
+        log.info("Remote deployments poll interval", seconds=self.settings.poll_seconds)
+        policy = Policy(
+            observe=self.metrics,
+            before_write=self.writer.options.before_write,
+            minimum=self.settings.minimum_kubernetes or configured.MINIMUM_KUBERNETES,
+        )
+        return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
+
+    async def hub_uid(self) -> str:
+        """What tells this hub from others."""
+        kube_system = await self.client.get(NAMESPACES, "kube-system")
+        return str(kube_system["metadata"]["uid"])
+
+    def measure(self, spokes: Spokes) -> None:
+        """Tell how everything stands, whenever somebody asks."""
+        count_conditions(self.metrics, self.controllers)
+
+        def resources() -> list[Object]:
+            return [item for each in self.controllers for item in each.resources.items()]
+
+        Gauges(resources, spokes.states).join(self.metrics)
 
     async def wait_for_crds(self) -> None:
         """Wait until the cluster serves both kinds, and say so while it does not."""
@@ -209,7 +269,12 @@ class Once:
 
 
 async def build(
-    manager: Manager, *, connection: Connection, releases: Releases, settings: Settings
+    manager: Manager,
+    *,
+    connection: Connection,
+    releases: Releases,
+    settings: Settings,
+    providers: ProviderFile | None = None,
 ) -> None:
     """Fill a manager with everything that the operator is."""
-    await Operator(manager, connection, settings).start(releases)
+    await Operator(manager, connection, settings, providers).start(releases)

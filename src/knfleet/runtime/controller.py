@@ -15,6 +15,7 @@ from msgspec import Struct
 from knfleet.api.meta import ClusterName, Request
 from knfleet.kube.errors import KubeError
 from knfleet.runtime import logs
+from knfleet.runtime.election import LostLeadership
 from knfleet.runtime.logs import log
 from knfleet.runtime.queue import QueueOptions, WorkQueue
 
@@ -187,6 +188,6 @@ class Controller:
             failures=self.queue.failures[request],
             retry_seconds=round(delay, 3),
             # An error of the cluster says all by itself; anything else needs the place in the code.
-            exc_info=not isinstance(error, KubeError | TimeoutError),
+            exc_info=not isinstance(error, KubeError | LostLeadership | TimeoutError),
         )
         return result

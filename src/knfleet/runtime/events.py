@@ -16,6 +16,7 @@ from knfleet.api.core import EVENTS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
+from knfleet.runtime.election import LostLeadership
 from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Write
 from knfleet.runtime.logs import log
 
@@ -104,7 +105,7 @@ class Events:
             return
         try:
             await self.send(write)
-        except KubeError as error:
+        except (KubeError, LostLeadership) as error:
             self.count("failed")
             log.warning(
                 "event not written",

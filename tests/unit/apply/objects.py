@@ -87,11 +87,10 @@ def job(name: str, image: str = "example.com/job:1", **spec: Any) -> Object:
     return manifest(JOBS, name, spec={"template": template, **spec})
 
 
-def service(name: str) -> Object:
+def service(name: str, namespace: str = HOME) -> Object:
     """A Service in front of a Deployment of the same name."""
-    return manifest(
-        SERVICES, name, spec={"selector": {"app": name}, "ports": [{"port": 443, "name": "https"}]}
-    )
+    spec = {"selector": {"app": name}, "ports": [{"port": 443, "name": "https"}]}
+    return manifest(SERVICES, name, namespace, spec=spec)
 
 
 def cluster_role(name: str, **rest: Any) -> Object:

@@ -1,0 +1,163 @@
+"""How a plugin reads a Secret: from the cluster it runs in, else from the one of a kubeconfig.
+
+In a pod, where it counts, this is one request by the standard library. Only with a kubeconfig are
+the parts of `knfleet.kube` loaded that understand one.
+"""
+
+import base64
+import http.client
+import json
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from knfleet.kube.podroot import service_account
+from knfleet.plugins.execcredential import Json, PluginError, mapping
+
+HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+TIMEOUT_SECONDS = 10.0
+LARGEST_ANSWER = 4 * 2**20
+"""A Secret has at most one mebibyte, which base64 and metadata make longer."""
+
+
+class Hub(NamedTuple):
+    """The API server that has the Secrets."""
+
+    server: str
+    trust: ssl.SSLContext
+    server_name: str
+    """The name that the server's certificate is for."""
+    token: str
+    namespace: str
+    """Where Secrets are when nothing else is said."""
+
+    def secret(self, namespace: str, name: str) -> dict[str, bytes] | None:
+        """The data of a Secret; None when there is no such Secret."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
+        code, body = self.get(path)
+        what = f"failed to get secret {namespace}/{name}"
+        if code == 404:
+            return None
+        if code != 200:
+            said = str(mapping(parsed(body)).get("message") or f"the API server answered {code}")
+            raise PluginError(f"{what}: {said}")
+        data = mapping(mapping(parsed(body)).get("data"))
+        try:
+            return {key: base64.b64decode(str(value)) for key, value in data.items()}
+        except ValueError:
+            raise PluginError(f"{what}: its data is not base64") from None
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """The status code and body of one answer."""
+        address = urlsplit(self.server)
+        host, port = address.hostname or "", address.port or 443
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        try:
+            plain = socket.create_connection((host, port), TIMEOUT_SECONDS)
+            connection.sock = plain
+            connection.sock = self.trust.wrap_socket(
+                plain, server_hostname=self.server_name or host
+            )
+            connection.request("GET", address.path.rstrip("/") + path, headers=self.headers())
+            response = connection.getresponse()
+            return response.status, response.read(LARGEST_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise PluginError(f"no answer from {self.server}: {problem}") from error
+        finally:
+            connection.close()
+
+    def headers(self) -> dict[str, str]:
+        """What every request says; a connection that shows a certificate needs no token."""
+        common = {"Accept": "application/json", "User-Agent": "knfleet-plugin"}
+        return common | {"Authorization": f"Bearer {self.token}"} if self.token else common
+
+
+def find(environ: Mapping[str, str] = os.environ) -> Hub:
+    """The cluster of the pod that this is, else the current one of the kubeconfig."""
+    folder = service_account(environ)
+    host, port = environ.get(HOST), environ.get(PORT)
+    if host and port and (folder / "token").is_file():
+        return of_the_pod(folder, f"[{host}]" if ":" in host else host, port, environ)
+    return of_a_kubeconfig()
+
+
+def of_the_pod(folder: Path, host: str, port: str, environ: Mapping[str, str]) -> Hub:
+    """The cluster that this runs in, as the ServiceAccount that it runs as."""
+    try:
+        token = (folder / "token").read_text(encoding="ascii").strip()
+        trust = ssl.create_default_context(cadata=(folder / "ca.crt").read_text(encoding="ascii"))
+        # A cluster's CA bundle may hold intermediate certificates only, as client-go allows.
+        trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or "it holds something else"
+        raise PluginError(f"cannot read the pod's own account in {folder}: {problem}") from error
+    namespace = environ.get("POD_NAMESPACE") or file_text(folder / "namespace") or "default"
+    return Hub(f"https://{host}:{port}", trust, "", token, namespace)
+
+
+def file_text(path: Path) -> str:
+    """A small file's text; empty when there is none."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def of_a_kubeconfig() -> Hub:
+    """The cluster of the current context."""
+    import asyncio
+
+    from knfleet.kube import kubeconfig
+    from knfleet.kube.errors import KubeError
+    from knfleet.kube.tls import new_context
+
+    try:
+        connection = kubeconfig.load()
+        credential = asyncio.run(connection.credentials.fetch())
+        endpoint = connection.endpoint
+        if endpoint.proxy_url or not endpoint.server.startswith("https://"):
+            raise PluginError("proxy-url and http:// are not supported here; use https:// directly")
+        return Hub(
+            endpoint.server,
+            new_context(endpoint, credential),
+            endpoint.tls_server_name or "",
+            credential.token or "",
+            connection.namespace,
+        )
+    except KubeError as error:
+        raise PluginError(f"neither in a cluster, nor with a kubeconfig: {error}") from error
+
+
+def parsed(body: bytes) -> Json:
+    """An answer's JSON; empty when it is something else."""
+    try:
+        return mapping(json.loads(body))
+    except ValueError:
+        return {}
+
+
+def value(hub: Hub, namespace: str, name: str, key: str) -> str:
+    """One text in a Secret; raises when it is not there."""
+    data = hub.secret(namespace, name)
+    if data is None:
+        raise PluginError(
+            f'failed to get secret {namespace}/{name}: secrets "{name}" not found; '
+            f"create it with the key {key!r}"
+        )
+    return text_in(data, f"{namespace}/{name}", key)
+
+
+def text_in(data: Mapping[str, bytes], secret: str, key: str) -> str:
+    """The text under a key of a Secret's data; raises when there is none."""
+    if not (found := data.get(key)):
+        there = ", ".join(sorted(data)) or "none"
+        raise PluginError(f'secret {secret} missing "{key}" key; its keys are: {there}')
+    try:
+        return found.decode("utf-8")
+    except UnicodeDecodeError:
+        raise PluginError(f'secret {secret}: "{key}" is not text') from None
