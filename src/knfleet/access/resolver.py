@@ -37,6 +37,8 @@ ADDITIONAL_ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 ADDITIONAL_ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
 PLUGIN_SECONDS = 30.0
 """How long a plugin may run."""
+PROFILE = "KNFLEET_CLUSTER_PROFILE"
+"""Tells a plugin, as `namespace/name`, for which profile it is asked."""
 NAMES_SHOWN = 8
 
 
@@ -152,6 +154,8 @@ def plugin_of(
     if provider.env_policy in {"AppendIfNotExists", "Replace"}:
         more = additional_envs(profile, provider, given.extension(ADDITIONAL_ENVS))
         env = {**more, **env} if provider.env_policy == "AppendIfNotExists" else {**env, **more}
+    # A profile that says nothing to its plugin can still be found by its name.
+    env[PROFILE] = str(profile.key)
     config = given.extension(EXEC_EXTENSION)
     return ExecPlugin(
         command=body.command,

@@ -10,6 +10,7 @@ from knfleet.access.reasons import AccessError
 from knfleet.access.resolver import (
     ADDITIONAL_ARGS,
     ADDITIONAL_ENVS,
+    PROFILE,
     Access,
     check_health,
     resolve,
@@ -211,8 +212,9 @@ def test_profiles_add_variables_only_where_the_policy_lets_them(
 
 
 def env_of(access: Access) -> tuple[tuple[str, str], ...]:
-    """The variables of a plugin."""
-    return access.plugin.env
+    """What the plugin's environment gets more, beside the profile's name."""
+    assert dict(access.plugin.env)[PROFILE] == "fleet/spoke1"
+    return tuple(each for each in access.plugin.env if each[0] != PROFILE)
 
 
 @pytest.mark.parametrize(
