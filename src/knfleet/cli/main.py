@@ -21,6 +21,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
+    "agent": Entry("knfleet.cli.agent", "Keep this cluster joined to its hub."),
     "bundle": Entry("knfleet.cli.bundle", "Get, list and check Knative's release files."),
     "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
     "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
