@@ -72,8 +72,12 @@ class Spoke:
         cleared = self.problem is not None and problem is None
         self.access, self.problem = access, problem
         self.moved.set()
-        if cleared and self.session is not None and not self.session.answering:
-            self.session.hurry()
+        session = self.session
+        if session is not None and session.access != access:
+            # Now, not when the session's own task comes to it: not one more request goes there.
+            session.end(self.why_ended())
+        elif cleared and session is not None and not session.answering:
+            session.hurry()
         self.tell()
 
     def tell(self) -> None:
@@ -155,7 +159,7 @@ class Spoke:
             async with asyncio.TaskGroup() as group:
                 tasks = {
                     group.create_task(session.run()),
-                    group.create_task(self.until_other(access)),
+                    group.create_task(self.until_other(session)),
                 }
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 session.end(self.why_ended())
@@ -183,9 +187,9 @@ class Spoke:
         """How long all runs of the plugin took together."""
         return self.past_seconds + (self.session.runs.seconds if self.session is not None else 0.0)
 
-    async def until_other(self, access: Access) -> None:
-        """Wait until there is another way in, or none."""
-        while self.access == access:
+    async def until_other(self, session: Session) -> None:
+        """Wait until there is another way in than a session's, or none."""
+        while session.ended is None and self.access == session.access:
             self.moved.clear()
             await self.moved.wait()
 

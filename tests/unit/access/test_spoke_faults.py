@@ -80,14 +80,15 @@ async def test_a_bad_plugin_is_an_access_provider_that_failed(fleet: Fleet, name
 async def test_a_plugin_that_cannot_be_run_is_run_when_it_can(
     fleet: Fleet, mode: int | None, said: str
 ) -> None:
-    """Whether it is missing, or not executable."""
+    """Whether it is missing, or not executable; the next try would come minutes later."""
     plugin = fleet.folder / "plugin"
     if mode is None:
         plugin.unlink()
     else:
         plugin.chmod(mode)
     fleet.add_spoke("one")
-    async with fleet.running() as spokes:
+    patient = replace(QUICK, retry=600.0, plugin_retry_limit=600.0)
+    async with fleet.running(Policy(timing=patient)) as spokes:
         spokes.use(key("one"), "test")
         expected = reasons.ACCESS_PROVIDER_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
@@ -110,10 +111,11 @@ async def test_a_hanging_plugin_is_told_of_while_it_hangs(fleet: Fleet) -> None:
 
 
 async def test_the_next_token_is_fetched_before_the_current_one_ends(fleet: Fleet) -> None:
-    """Nobody ever waits for it."""
+    """The plugin takes longer than a probe may, so the spoke would be lost for a moment."""
     script = f"""#!{sys.executable}
-import datetime, json
-ends = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=4)
+import datetime, json, time
+time.sleep(0.9)
+ends = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=6)
 status = {{"token": "sesame-open", "expirationTimestamp": ends.isoformat()}}
 print(json.dumps({{"apiVersion": "{V1}", "kind": "ExecCredential", "status": status}}))
 """
@@ -171,6 +173,24 @@ async def test_the_provider_file_is_followed(fleet: Fleet) -> None:
         await until_phase(spokes, "one", Phase.REFUSED, expected)
         with pytest.raises(AccessError):
             await live.client.list(NAMESPACES)
+
+
+async def test_not_one_request_goes_to_a_place_that_the_profile_left(fleet: Fleet) -> None:
+    """The gate is closed when the change is read, before anything else has its turn."""
+    fleet.add_spoke("one")
+    async with fleet.running() as spokes:
+        spokes.use(key("one"), "test")
+        live = await spokes.live(key("one"))
+        spoke = spokes.spokes[key("one")]
+        access = spoke.access
+        assert access is not None
+        spoke.aim(replace(access, provider="another"), None)
+        with pytest.raises(AccessError) as caught:
+            await live.client.list(NAMESPACES)
+        spoke.aim(access, None)
+
+        assert caught.value.reason == reasons.REMOTE_CLUSTER_STALE
+        assert (await spokes.live(key("one"))).client is not live.client
 
 
 def problem_of(file: object) -> str:

@@ -5,6 +5,9 @@ from collections.abc import Collection
 from knfleet.api.meta import Object
 from knfleet.dev.node.manifests import containers_of, init_containers_of
 
+PLUGIN_IMAGES = ("knfleet-plugins", "secretreader", "kubeconfig-secretreader")
+"""Images that are mounted as volumes, for which our own plugins stand in."""
+
 
 def repository_name(image: str) -> str:
     """The last path component of an image's repository, without tag and digest."""

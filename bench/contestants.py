@@ -1,0 +1,83 @@
+"""The operators that are measured: how each is started, and how one sees what it does."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+import psutil
+from msgspec import Struct
+from tests.fleet.operators import Hub, Operator
+from tests.peers.goproject import GoProject
+from tests.peers.operator import running, silenced
+from tests.peers.samples import serving
+from tests.waiting import until
+
+ANY = serving("bench", {})
+"""The Knative Operator's surroundings, whatever it is to install."""
+
+
+class Running(Struct, frozen=True):
+    """An operator at work."""
+
+    pid: int
+    passes: Callable[[], Awaitable[float]]
+    """How many passes over custom resources it has completed."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the operator holds; the Knative Operator is the child of a small process."""
+        process = psutil.Process(self.pid)
+        return max(each.memory_info().rss for each in (process, *process.children()))
+
+
+class Contestant(Struct, frozen=True):
+    """One operator, and how it is started for a cluster; ready to work when it is entered."""
+
+    name: str
+    started: Callable[[Hub, Path], contextlib.AbstractAsyncContextManager[Running]]
+
+
+def knfleet(releases: Path) -> Contestant:
+    """Ours."""
+
+    @contextlib.asynccontextmanager
+    async def started(hub: Hub, folder: Path) -> AsyncGenerator[Running]:
+        operator = Operator(hub.lent.kubeconfig, releases, folder / "knfleet.log")
+        await operator.start()
+        assert operator.process is not None
+
+        async def is_ready() -> bool:
+            try:
+                return (await operator.fetch("/readiness")).startswith("ok")
+            except OSError:
+                return False
+
+        try:
+            await until(is_ready, "knfleet is ready to work")
+            yield Running(operator.process.pid, operator.passes)
+        finally:
+            await operator.kill()
+
+    return Contestant("knfleet", started)
+
+
+def knative_operator(project: GoProject) -> Contestant:
+    """The Knative Operator, which may send as many requests as it can."""
+
+    @contextlib.asynccontextmanager
+    async def started(hub: Hub, folder: Path) -> AsyncGenerator[Running]:
+        log = folder / "knative-operator.log"
+        options = ["--kubeconfig", str(hub.lent.kubeconfig)]
+
+        async def passes() -> float:
+            return log.read_bytes().count(b'"Reconcile succeeded"')
+
+        with silenced():
+            async with running(project, ANY, options, log) as process:
+                await until(
+                    lambda: log.read_bytes().count(b'"Started workers"') >= 2,
+                    "the Knative Operator is ready to work",
+                )
+                yield Running(process.pid, passes)
+
+    return Contestant("Knative Operator", started)

@@ -1,0 +1,116 @@
+"""knfleet and the Knative Operator do the same on the same API server, turn by turn.
+
+    python -m bench.knative [--rounds 3] [--json FILE]
+
+Every round begins with an empty cluster and a fresh process for each of the two. The Knative
+Operator may send 1000 requests a second, many more than it is given by default. What is shown is
+the median of the rounds; the first install of each is not counted, as files are read from disk.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.contestants import Contestant, knative_operator, knfleet
+from bench.scenarios import SCENARIOS, Figures, Stage
+from tests.fleet.operators import Hub
+from tests.ground import Pool
+from tests.peers.goproject import go_project
+from tests.peers.laboratory import Printed
+from tests.peers.surroundings import ensure_namespace
+
+from knfleet.kube.client import Client
+
+GOALS = {
+    "Serving + Kourier to Ready, s": "≤ 1/3 of theirs",
+    "RSS with one installation, MiB": "≤ 90",
+    "forced pass: reads": "0",
+    "forced pass: writes": "0",
+    "edited ConfigMap repaired, s": "≤ 2",
+    "edited Service repaired, s": "≤ 2",
+    "deleted Deployment made anew, s": "≤ 2",
+}
+
+
+async def measure(pool: Pool, contestant: Contestant, folder: Path) -> Figures:
+    """All figures of one operator, on a clean cluster."""
+    (lent,) = await pool.lend(1)
+    folder.mkdir()
+    figures: Figures = {}
+    async with Client(lent.connection) as client:
+        hub = Hub(lent, client)
+        await hub.prepare()
+        await ensure_namespace(client, "knative-operator")
+        async with contestant.started(hub, folder) as operator:
+            for scenario in SCENARIOS:
+                figures |= await scenario(Stage(hub, operator))
+    return figures
+
+
+async def contest(rounds: int, folder: Path) -> dict[str, list[Figures]]:
+    """The figures of both, by name, one after the other and in turns."""
+    project = await go_project(Printed())
+    contestants = (knative_operator(project), knfleet(project.kodata))
+    found: dict[str, list[Figures]] = {each.name: [] for each in contestants}
+    pool = Pool(folder / "ground")
+    try:
+        for number in range(rounds + 1):
+            for each in contestants:
+                figures = await measure(pool, each, folder / f"{number}-{each.name}")
+                if number:
+                    found[each.name].append(figures)
+    finally:
+        pool.close()
+    return found
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """The middle of some values; None when that is one that never came."""
+    found = statistics.median(float("inf") if each is None else each for each in values)
+    return None if found == float("inf") else found
+
+
+def shown(value: float | None) -> str:
+    """A figure for people."""
+    if value is None:
+        return "not within 15 s"
+    return f"{value:.0f}" if value == int(value) or value >= 20 else f"{value:.2f}"
+
+
+def table(found: dict[str, list[Figures]]) -> str:
+    """The figures side by side, as Markdown."""
+    (theirs, ours) = found
+    lines = [f"| | {theirs} | {ours} | ratio | goal |", "|---|---|---|---|---|"]
+    for name in found[ours][0]:
+        one, other = (median([each[name] for each in found[who]]) for who in (theirs, ours))
+        ratio = f"{other / one:.2f}" if one and other is not None else ""
+        lines.append(
+            f"| {name} | {shown(one)} | {shown(other)} | {ratio} | {GOALS.get(name, '')} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Compare knfleet with the Knative Operator.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="where to keep all figures")
+    arguments = parser.parse_args()
+    before = os.getloadavg()
+    with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
+        found = asyncio.run(contest(arguments.rounds, Path(folder)))
+    after = os.getloadavg()
+    loads = f"load {before[0]:.1f} before, {after[0]:.1f} after; {os.cpu_count()} cores"
+    print(f"{table(found)}\n\n{arguments.rounds} rounds; {loads}")
+    if arguments.json is not None:
+        result = {"rounds": found, "load": {"before": before, "after": after}}
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
