@@ -91,15 +91,29 @@ def command(
     A drop-in for the Knative Operator, with its flags and environment. Release files come from
     KO_DATA_PATH, or from what `knfleet bundle pull` got.
     """
+    from knfleet.knative.operator import build
+
+    start(partial(build, **prepared(kubeconfig, context, server, options)))
+
+
+def start(build: Command) -> None:
+    """Run a process until it is told to end, and exit with its code."""
+    from knfleet.runtime.process import run_process
+
+    raise SystemExit(run_process(build))
+
+
+def prepared(
+    kubeconfig: Path | None, context: str | None, server: str | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """All that the flags and the environment say: connection, releases, settings, providers."""
     from msgspec.structs import replace
 
-    from knfleet.knative.operator import build
     from knfleet.knative.settings import from_environment, poll_seconds
     from knfleet.release.cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.sources import cache_folder
     from knfleet.runtime import logs
-    from knfleet.runtime.process import run_process
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
     providers = provider_file(options["provider_file"])
@@ -117,10 +131,12 @@ def command(
     )
     folder = release_folder(options["origin"])
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
-    begin = partial(
-        build, connection=connection, releases=releases, settings=settings, providers=providers
-    )
-    raise SystemExit(run_process(begin))
+    return {
+        "connection": connection,
+        "releases": releases,
+        "settings": settings,
+        "providers": providers,
+    }
 
 
 def provider_file(path: str | None) -> "ProviderFile | None":

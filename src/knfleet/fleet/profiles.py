@@ -10,7 +10,7 @@ from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, JOINED, SET_LABEL
 from knfleet.api.conditions import timestamp
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, MANAGER_LABEL, PROFILES, ProfileStatus
 from knfleet.api.inventory import JOINED as PROFILE_JOINED
-from knfleet.api.meta import Object
+from knfleet.api.meta import Key, Object
 from knfleet.api.standard import find
 from knfleet.fleet.health import as_moment
 from knfleet.kube.certificates import authorities
@@ -102,9 +102,14 @@ def is_ours(manifest: Object) -> bool:
 
 
 def status(
-    cluster: ManagedCluster, access: Access | None, observed: ProfileStatus, now: datetime
+    place: Key,
+    cluster: ManagedCluster,
+    *,
+    access: Access | None,
+    observed: ProfileStatus,
+    now: datetime,
 ) -> Object:
-    """What a profile says about its cluster; times of what did not change stay."""
+    """What the profile at a place says about a cluster; times of what did not change stay."""
     seen = {
         (each.name, each.value): each.last_observed_time
         for each in observed.properties
@@ -123,7 +128,7 @@ def status(
             }
             for claim in cluster.status.cluster_claims
         ],
-        "accessProviders": [] if access is None else [provider(cluster.name, access)],
+        "accessProviders": [] if access is None else [provider(place, access)],
     }
     if cluster.status.version.kubernetes:
         written["version"] = {"kubernetes": cluster.status.version.kubernetes}
@@ -150,14 +155,18 @@ def condition(cluster: ManagedCluster, source: str, type_: str) -> Object:
     }
 
 
-def provider(cluster: str, access: Access) -> Object:
-    """The access provider of a cluster."""
+def provider(place: Key, access: Access) -> Object:
+    """The access provider of a cluster.
+
+    The namespace is for our own plugin; the reference one looks only where it runs itself.
+    """
+    config = {"clusterName": place.name, "namespace": place.namespace}
     reached: Object = {
         "server": access.server,
         "certificate-authority-data": access.authorities,
         "proxy-url": access.proxy_url,
         "tls-server-name": access.tls_server_name,
-        "extensions": [{"name": EXEC_EXTENSION, "extension": {"clusterName": cluster}}],
+        "extensions": [{"name": EXEC_EXTENSION, "extension": config}],
     }
     return {"name": PROVIDER, "cluster": {name: part for name, part in reached.items() if part}}
 

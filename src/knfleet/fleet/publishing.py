@@ -121,7 +121,8 @@ class Publishing:
         """Write a profile and its status, unless they are as we wrote them; the profile."""
         observed = decode((there or {}).get("status") or {}, ProfileStatus)
         wanted = profiles.profile(key.namespace, cluster)
-        status = profiles.status(cluster, access, observed, self.parts.now())
+        now = self.parts.now()
+        status = profiles.status(key, cluster, access=access, observed=observed, now=now)
         known, content = self.said.get(key), digest(status)
         if (
             there is not None

@@ -1,4 +1,4 @@
-"""What the hub itself may do: one list, from which its role is made.
+"""What the hub itself may do: one list, from which its role is made; Knative's part is its own.
 
 The hub grants rights to agents, and Kubernetes lets it grant only what it has: so it has all that
 agents get, and needs neither `escalate` nor the administrator's role. It reads Secrets of one name,
@@ -9,6 +9,7 @@ from knfleet.api.cluster import GROUP, LEASE_NAME, REGISTER_GROUP
 from knfleet.api.hub import CLUSTER_MANAGER
 from knfleet.api.meta import Object
 from knfleet.fleet.grants import ACCESS_SECRET, READ, rule
+from knfleet.knative import rights as knative
 
 HUB_ROLE = "knfleet:hub"
 TOKENS_ROLE = "knfleet:profile-tokens"
@@ -67,35 +68,12 @@ INSTALLATION = [
     rule("", ["events"], ["create", "patch", "update"]),
     rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
 ]
-KNATIVE = [
-    rule(
-        "operator.knative.dev", ["knativeservings", "knativeeventings"], [*READ, "update", "patch"]
-    ),
-    rule(
-        "operator.knative.dev",
-        ["knativeservings/status", "knativeeventings/status"],
-        ["update", "patch"],
-    ),
-    rule(
-        "operator.knative.dev",
-        ["knativeservings/finalizers", "knativeeventings/finalizers"],
-        ["update"],
-    ),
-]
-"""What the Knative controllers need on the hub for targets that are spokes."""
-
-HOME = [
-    rule("coordination.k8s.io", ["leases"], ["get", *WRITE]),
-    rule("", ["configmaps"], READ),
-]
-"""What it may do in its own namespace: take part in the election, read its settings."""
-
 TOKENS = [rule("", ["secrets"], [*READ, *WRITE])]
 
 
 def hub_rules() -> list[Object]:
     """All that the hub may do everywhere."""
-    own = [REGISTRATION, APPROVAL, DELETION, SETS, PROFILES, INSTALLATION, KNATIVE]
+    own = [REGISTRATION, APPROVAL, DELETION, SETS, PROFILES, INSTALLATION, knative.hub_rules()]
     return merged([each for rules in own for each in rules])
 
 
@@ -110,7 +88,7 @@ def merged(rules: list[Object]) -> list[Object]:
 
 def hub_roles(namespace: str) -> list[Object]:
     """The hub's roles, bound to its ServiceAccount."""
-    home: Object = {**role(HUB_ROLE, HOME), "kind": "Role"}
+    home: Object = {**role(HUB_ROLE, knative.namespace_rules()), "kind": "Role"}
     home["metadata"] = {"name": HUB_ROLE, "namespace": namespace}
     bindings = [bound("ClusterRole", namespace), bound("Role", namespace)]
     return [role(HUB_ROLE, hub_rules()), role(TOKENS_ROLE, TOKENS), home, *bindings]
