@@ -12,6 +12,8 @@ from tests.peers.operator import running, silenced
 from tests.peers.samples import serving
 from tests.waiting import until
 
+AS_SHIPPED = ("--kube-api-qps=0", "--kube-api-burst=0")
+"""What the flags are when nobody gives them: 10 requests a second, after a burst of 20."""
 ANY = serving("bench", {})
 """The Knative Operator's surroundings, whatever it is to install."""
 
@@ -61,13 +63,13 @@ def knfleet(releases: Path) -> Contestant:
     return Contestant("knfleet", started)
 
 
-def knative_operator(project: GoProject) -> Contestant:
-    """The Knative Operator, which may send as many requests as it can."""
+def knative_operator(project: GoProject, *limits: str, name: str) -> Contestant:
+    """The Knative Operator, with flags that say how many requests it may send."""
 
     @contextlib.asynccontextmanager
     async def started(hub: Hub, folder: Path) -> AsyncGenerator[Running]:
         log = folder / "knative-operator.log"
-        options = ["--kubeconfig", str(hub.lent.kubeconfig)]
+        options = ["--kubeconfig", str(hub.lent.kubeconfig), *limits]
 
         async def passes() -> float:
             return log.read_bytes().count(b'"Reconcile succeeded"')
@@ -80,4 +82,4 @@ def knative_operator(project: GoProject) -> Contestant:
                 )
                 yield Running(process.pid, passes)
 
-    return Contestant("Knative Operator", started)
+    return Contestant(name, started)

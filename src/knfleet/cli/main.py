@@ -24,6 +24,9 @@ COMMANDS: dict[str, Entry] = {
     "bundle": Entry("knfleet.cli.bundle", "Get, list and check Knative's release files."),
     "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
     "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
+    "hub": Entry(
+        "knfleet.cli.hub", "Run a hub: clusters join it, and Knative is installed on them."
+    ),
     "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
     "operator": Entry("knfleet.cli.operator", "Install Knative as custom resources ask for it."),
     "plugin": Entry(

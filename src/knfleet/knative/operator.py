@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from knfleet.access.providers import ProviderFile
+from knfleet.access.spokemetrics import watch_spokes
 from knfleet.access.spokes import Policy, Spokes
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.crd import definitions
@@ -31,7 +33,7 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.release.releases import Releases
-from knfleet.runtime import logs
+from knfleet.runtime import kinds, logs
 from knfleet.runtime.health import Bind, Health, answer, bind_host
 from knfleet.runtime.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
@@ -39,8 +41,6 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 
-CRD_SECONDS = 3.0
-"""How often to look whether the CRDs are there."""
 API_SECONDS = 60.0
 """How long the API server may take to answer at all."""
 
@@ -60,7 +60,12 @@ class Operator:
         self.providers = providers
         self.metrics = Metrics()
         self.connection = connection
-        self.client = Client(connection, Options(observe=self.metrics))
+        self.options = Options(
+            observe=self.metrics,
+            requests_per_second=settings.requests_per_second,
+            burst=settings.burst,
+        )
+        self.client = Client(connection, self.options)
         self.writer = self.client
         """What controllers write with: it sends nothing while another process leads."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
@@ -121,8 +126,7 @@ class Operator:
         key = Key(self.settings.system_namespace, configured.LEASE)
         leader = Leader(self.client, key, options=options)
         self.manager.elect(leader)
-        fenced = Options(observe=self.metrics, before_write=leader.require)
-        self.writer = Client(self.connection, fenced)
+        self.writer = Client(self.connection, replace(self.options, before_write=leader.require))
         self.manager.close_last(self.writer.close)
 
     def watch_settings(self) -> None:
@@ -158,7 +162,8 @@ class Operator:
         if self.settings.install_crds:
             for manifest in definitions():
                 await self.client.apply(CRDS, manifest)
-        await self.wait_for_crds()
+        await kinds.wait_for(self.client, (SERVINGS, EVENTINGS))
+        self.has_crds = True
         spokes = self.connect_spokes()
         hub_uid = await self.hub_uid()
         targets = SpokeTargets(LocalTargets(self.writer), spokes, hub_uid)
@@ -215,30 +220,7 @@ class Operator:
             return [item for each in self.controllers for item in each.resources.items()]
 
         Gauges(resources, spokes.states).join(self.metrics)
-
-    async def wait_for_crds(self) -> None:
-        """Wait until the cluster serves both kinds, and say so while it does not."""
-        told = ""
-        while missing := await self.missing_crds():
-            if missing != told:
-                log.error(
-                    "custom resource definitions are missing; waiting for them",
-                    missing=missing,
-                    remedy="knfleet manifests --crds | kubectl apply -f -",
-                )
-                told = missing
-            await asyncio.sleep(CRD_SECONDS)
-        self.has_crds = True
-
-    async def missing_crds(self) -> str:
-        """The kinds that the cluster does not serve."""
-        missing: list[str] = []
-        for resource in (SERVINGS, EVENTINGS):
-            try:
-                await self.client.discovery.resource(resource.api_version, resource.kind)
-            except KubeError:
-                missing.append(f"{resource.plural}.{resource.group}")
-        return ", ".join(missing)
+        watch_spokes(self.metrics, spokes)
 
     def stopping(self) -> str | None:
         """Not well from the moment of the signal on."""

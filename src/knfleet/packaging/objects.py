@@ -10,8 +10,8 @@ from typing import Any
 from knfleet import __version__
 from knfleet.api.crd import definitions
 from knfleet.api.meta import Object
+from knfleet.knative import rights
 from knfleet.knative.settings import HEALTH_PORT, METRICS_PORT
-from knfleet.packaging import rights
 from knfleet.packaging.install import Install, mount_path
 from knfleet.runtime.election import Timing
 

@@ -55,6 +55,12 @@ class Metrics:
             "workqueue_work_duration", "From taken to done", WORK_BUCKETS, name
         )
         self.reconciles = counter("reconcile", "Reconciles by result", "controller", "result")
+        self.repairs = counter(
+            "repairs",
+            "Changes by others to managed objects, by what became of them",
+            "kind",
+            "result",
+        )
         self.reconcile_durations = self.histogram(
             "reconcile_duration", "Length of reconciles", WORK_BUCKETS, "controller"
         )
