@@ -30,7 +30,7 @@ from knfleet.knative.targets import LocalTargets
 from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
@@ -200,9 +200,17 @@ class Operator:
         return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
 
     async def hub_uid(self) -> str:
-        """What tells this hub from others."""
-        kube_system = await self.client.get(NAMESPACES, "kube-system")
-        return str(kube_system["metadata"]["uid"])
+        """What tells this hub from others; empty when we may not know."""
+        while True:
+            try:
+                kube_system = await self.client.get(NAMESPACES, "kube-system")
+                return str(kube_system["metadata"]["uid"])
+            except Forbidden as error:
+                log.warning("two hubs on one spoke cannot be told apart", error=str(error))
+                return ""
+            except KubeError as error:
+                log.warning("the hub does not answer", error=str(error))
+            await asyncio.sleep(CRD_SECONDS)
 
     def measure(self, spokes: Spokes) -> None:
         """Tell how everything stands, whenever somebody asks."""
