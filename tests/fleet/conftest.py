@@ -1,25 +1,16 @@
 """What tests of the operator share: a hub with our CRDs, and the operator as a process."""
 
-import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from knfleet.kube.client import Client
-from knfleet.release.sources import GoModule
+from tests.conftest import Lend
 from tests.fleet import small_release
+from tests.fleet.fleets import Fleet, gather
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
-
-
-@pytest.fixture(scope="session")
-def bundle_root() -> Path:
-    """The real release files, from the Go module that carries them."""
-    if shutil.which("go") is None:
-        pytest.skip(f"go is not installed, so that {GoModule()} cannot be fetched")
-    return asyncio.run(GoModule().fetch())
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +43,10 @@ async def small(knative_hub: Hub, small_root: Path, tmp_path: Path) -> AsyncIter
     await operator.start()
     yield operator
     await operator.kill()
+
+
+@pytest.fixture
+async def fleet(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """A hub and two spokes with profiles; the operator, with the small release, is not started."""
+    async with gather(await lend(3), tmp_path, small_root) as fleet:
+        yield fleet

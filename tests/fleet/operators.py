@@ -7,7 +7,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -30,6 +30,8 @@ HOME = {SERVINGS: "knative-serving", EVENTINGS: "knative-eventing"}
 class Operator:
     """`knfleet operator`, started as often as a test wants."""
 
+    command: ClassVar[str] = "operator"
+
     def __init__(self, kubeconfig: Path, releases: Path, log: Path) -> None:
         self.kubeconfig = kubeconfig
         self.releases = releases
@@ -44,7 +46,7 @@ class Operator:
         inherited = {name: value for name, value in os.environ.items() if name not in hidden}
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "knfleet", "operator"),
+                *(sys.executable, "-m", "knfleet", self.command),
                 *("-kubeconfig", str(self.kubeconfig), f"--health-port={self.port}"),
                 *(flags or ("--disable-ha",)),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -1,18 +1,16 @@
 """The Knative Operator itself: its binary, built once, and the files of its Go module."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev import binaries
-from knfleet.dev.build import Counter, modules, run
-from knfleet.dev.folder import locked
+from knfleet.dev.build import modules
 from knfleet.dev.progress import Progress
 from knfleet.kube.yaml import load_all
 from knfleet.release.sources import MODULE_FOLDER, GoModule
+from tests.built import built, sums
 
 PACKAGE = "knative.dev/operator/cmd/operator"
 
@@ -34,25 +32,6 @@ class GoProject(Struct, frozen=True):
 
 async def go_project(progress: Progress) -> GoProject:
     """The Knative Operator, built unless it is in the cache."""
-    go = shutil.which("go")
-    assert go is not None
-    source = modules() / "peers"
-    sums = hashlib.sha256((source / "go.sum").read_bytes()).hexdigest()
-    folder = binaries.cache_folder().parent / f"peers-{sums[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    binary = folder / "operator"
-    busy = f"another process still builds {binary}"
-    with locked(folder / "lock", wait_seconds=1800, busy=busy):
-        if not binary.exists():
-            await build(go, source, binary, progress)
+    binary = await built("peers", PACKAGE, "operator", progress)
     content = hashlib.sha256(binary.read_bytes()).hexdigest()
-    return GoProject(binary, await GoModule().fetch(), f"{content}-{sums}")
-
-
-async def build(go: str, source: Path, binary: Path, progress: Progress) -> None:
-    """Build the binary; it appears only when it is complete."""
-    progress.say(f"building {binary.name} with {go}: about 2 minutes, once")
-    draft = binary.with_name(".draft")
-    command = [go, "build", "-v", "-trimpath", "-ldflags", "-s -w", "-o", str(draft), PACKAGE]
-    await run(command, source, Counter(progress, "compiling packages"))
-    draft.replace(binary)
+    return GoProject(binary, await GoModule().fetch(), f"{content}-{sums(modules() / 'peers')}")

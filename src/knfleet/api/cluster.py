@@ -34,6 +34,8 @@ ALLOW_REREGISTRATION = "knfleet.dev/allow-reregistration"
 FORCE_DETACH = "knfleet.dev/force-detach"
 """Annotation of a cluster that is being deleted: how long it must have been unreachable, as `10m`,
 before what it can no longer clean up is given up. `0s` does not wait."""
+DELETE_NAMESPACE = "knfleet.dev/delete-namespace"
+"""Annotation of a cluster: `"true"` has its namespace on the hub deleted with it."""
 
 API_FINALIZER = "cluster.open-cluster-management.io/api-resource-cleanup"
 CLEANUP_FINALIZER = "cluster.open-cluster-management.io/resource-cleanup"

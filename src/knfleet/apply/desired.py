@@ -44,6 +44,32 @@ class Desired(Struct, frozen=True):
     digest: str
 
 
+class Owners(Struct, frozen=True):
+    """Who owns the objects of a set."""
+
+    owner: Object | None = None
+    """The controller of everything in its namespace."""
+    keeper: Object | None = None
+    """Owns the same objects, so that they outlive the owner: garbage collection takes an object
+    only when none of its owners is there."""
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """Which objects they are, whatever else changes on them."""
+        every = (self.owner, self.keeper)
+        return tuple("" if each is None else each["metadata"]["uid"] for each in every)
+
+    def references(self, ref: Ref) -> list[Object]:
+        """The owner references of an object."""
+        if self.owner is None or not owns(self.owner, ref):
+            return []
+        kept = [] if self.keeper is None else [plain_reference(self.keeper)]
+        return [owner_reference(self.owner), *kept]
+
+
+NO_OWNERS = Owners()
+
+
 class DesiredSet(Struct, frozen=True):
     """All objects that must exist."""
 
@@ -84,7 +110,7 @@ def defined_kinds(objects: Iterable[Object]) -> dict[tuple[str, str], Resource]:
 
 
 def prepare(
-    objects: Iterable[Object], kinds: Kinds, applyset: ApplySet, owner: Object | None = None
+    objects: Iterable[Object], kinds: Kinds, applyset: ApplySet, owners: Owners = NO_OWNERS
 ) -> DesiredSet:
     """Objects ready to be applied; of several with the same name the last one counts."""
     wanted: dict[Ref, Desired] = {}
@@ -98,7 +124,7 @@ def prepare(
         if problem is not None or resource is None:
             rejected[ref] = problem or unknown_kind(ref, manifest)
             continue
-        ours = dressed(manifest, ref, applyset, owner)
+        ours = dressed(manifest, ref, applyset, owners)
         digest = hashlib.sha256(encode(ours)).hexdigest()[:32]
         ours["metadata"]["annotations"][marks.APPLIED_HASH] = digest
         wanted[ref] = Desired(ref, resource, ours, digest)
@@ -137,7 +163,7 @@ def unknown_kind(ref: Ref, manifest: Object) -> Failure:
     return Failure(ref, Why.UNKNOWN_KIND, f'no matches for kind "{kind}" in version "{version}"')
 
 
-def dressed(manifest: Object, ref: Ref, applyset: ApplySet, owner: Object | None) -> Object:
+def dressed(manifest: Object, ref: Ref, applyset: ApplySet, owners: Owners) -> Object:
     """A copy of a manifest with our marks, without what is never ours."""
     given: dict[str, Any] = manifest["metadata"]
     meta = {name: value for name, value in given.items() if name not in SERVERS_METADATA}
@@ -149,8 +175,8 @@ def dressed(manifest: Object, ref: Ref, applyset: ApplySet, owner: Object | None
         meta["namespace"] = ref.namespace
     else:
         meta.pop("namespace", None)
-    if owner is not None and owns(owner, ref):
-        meta["ownerReferences"] = [owner_reference(owner)]
+    if references := owners.references(ref):
+        meta["ownerReferences"] = references
     ours = {name: value for name, value in manifest.items() if name != "status"}
     ours["metadata"] = meta
     if ref.group_kind == CLUSTER_ROLE and manifest.get("aggregationRule"):
@@ -166,13 +192,16 @@ def owns(owner: Object, ref: Ref) -> bool:
 
 def owner_reference(owner: Object) -> Object:
     """The reference that makes an object the controller of another."""
+    return {**plain_reference(owner), "controller": True, "blockOwnerDeletion": True}
+
+
+def plain_reference(owner: Object) -> Object:
+    """The reference that makes an object one owner of another among several."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
     }
 
 

@@ -18,9 +18,11 @@ from knfleet.api.meta import Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Action, Change, ChangeSet, Denial, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import (
+    NO_OWNERS,
     Desired,
     DesiredSet,
     Kinds,
+    Owners,
     crd_of,
     defined_kinds,
     kind_of,
@@ -57,7 +59,7 @@ class Engine:
         client: Client,
         applyset: ApplySet,
         *,
-        owner: Object | None = None,
+        owners: Owners = NO_OWNERS,
         watch: SetWatch | None = None,
         deadlines: Deadlines = DEADLINES,
         fresh_seconds: float = FRESH_SECONDS,
@@ -65,7 +67,7 @@ class Engine:
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.owner = owner
+        self.owners = owners
         self.deadlines = deadlines
         self.ledger = Ledger(now, fresh_seconds)
         self.sight = Sight(client, applyset, self.ledger, watch)
@@ -75,6 +77,8 @@ class Engine:
         self.pruner = Pruner(client, self.parents, self.sight, deadlines)
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
         self.known_kinds: Kinds = {}
+        self.doubts = False
+        """Whether the next whole look must not rely on what is remembered or watched."""
         self.turn = asyncio.Lock()
         """Held by who acts: a repair must not bring back what an uninstall deletes."""
 
@@ -88,7 +92,7 @@ class Engine:
             return known
         self.known_kinds = kinds
         # Hashing a release takes longer than others should wait.
-        desired = await asyncio.to_thread(prepare, objects, kinds, self.applyset, self.owner)
+        desired = await asyncio.to_thread(prepare, objects, kinds, self.applyset, self.owners)
         self.prepared = (objects, desired)
         return desired
 
@@ -111,6 +115,25 @@ class Engine:
             return await self.client.discovery.resource(api_version, kind)
         except NotFound:
             return None
+
+    def reown(self, owners: Owners) -> None:
+        """Give objects other owners, from the next apply on."""
+        self.owners = owners
+        self.prepared = None
+
+    def recheck(self) -> None:
+        """Believe nothing: the next apply and prune look at everything in the cluster itself."""
+        self.ledger.records.clear()
+        self.pruner.forget()
+        self.parents.parent = None
+        self.doubts = True
+
+    async def rediscover(self) -> None:
+        """Write on the parent again where members are, after it was lost: their labels tell."""
+        async with self.turn:
+            members, _ = await self.pruner.sweep()
+            refs = [member.ref for member in members]
+            await self.parents.change(lambda inventory: inventory.widened(refs))
 
     async def plan(self, objects: Sequence[Object]) -> Plan:
         """What `apply` would do; nothing is written."""
@@ -135,7 +158,7 @@ class Engine:
         """What is there of some objects, and what must be done."""
         if self.parents.parent is None:
             await self.parents.read()
-        seen = await self.sight.look(wanted)
+        seen = await self.sight.look(wanted, afresh=self.doubts)
         hidden = {failure.ref for failure in seen.failures}
         part = DesiredSet({each.ref: each for each in wanted if each.ref not in hidden})
         context = self.context(await self.orphaned_sets(seen))
@@ -179,6 +202,7 @@ class Engine:
         if only is not None:
             self.ledger.forget(only)
         seen, plan = await self.look(wanted)
+        self.doubts = self.doubts and only is not None
         outcomes: list[Outcome] = [
             *(each for each in desired.rejected if only is None or each.ref in only),
             *seen.failures,

@@ -65,6 +65,15 @@ class Inventory(Struct, frozen=True):
                 namespaces.add(ref.namespace)
         return replace(self, kinds=frozenset(kinds), namespaces=frozenset(namespaces))
 
+    def merged(self, other: "Inventory") -> "Inventory":
+        """The inventory with everything that another has as well."""
+        return Inventory(
+            self.kinds | other.kinds,
+            self.namespaces | other.namespaces,
+            self.second_look | other.second_look,
+            {**self.done_jobs, **other.done_jobs},
+        )
+
     def covers(self, refs: Iterable[Ref]) -> bool:
         """Whether there is room for some objects."""
         return all(

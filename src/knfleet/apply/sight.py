@@ -75,8 +75,8 @@ class Sight:
         self.ledger = ledger
         self.watch = watch
 
-    async def look(self, wanted: Collection[Desired]) -> Seen:
-        """What is there of the wanted objects."""
+    async def look(self, wanted: Collection[Desired], *, afresh: bool = False) -> Seen:
+        """What is there of the wanted objects; afresh, everything is asked for."""
         by_resource: defaultdict[Resource, list[Desired]] = defaultdict(list)
         for desired in wanted:
             by_resource[desired.resource].append(desired)
@@ -84,7 +84,7 @@ class Sight:
         trusted: set[Ref] = set()
         unseen: list[tuple[Resource, list[Desired]]] = []
         for resource, members in by_resource.items():
-            rest = self.remembered(members, objects, trusted)
+            rest = members if afresh else self.remembered(members, objects, trusted)
             if rest:
                 unseen.append((resource, rest))
         failures: list[Failure] = []

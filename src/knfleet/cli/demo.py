@@ -8,20 +8,22 @@ import click
 from knfleet.cli.dev import chosen_folder, directory_option
 from knfleet.cli.output import explained, progress, table
 from knfleet.dev.errors import GroundError
+from knfleet.kube.errors import KubeError
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the clusters running for you to look at.")
+@click.option("--keep", is_flag=True, help="Leave everything running for you to look at.")
 @click.option(
     "--spokes", type=click.IntRange(0, 60), default=2, show_default=True, help="How many spokes."
 )
 @directory_option
-@explained(GroundError)
+@explained(GroundError, KubeError)
 def command(keep: bool, spokes: int, directory: Path | None) -> None:
     """Show knfleet on real clusters on this machine.
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
-    removes it, shows what there is, and takes everything down again.
+    removes it; installs it on two spokes, freezes one of them for a while, removes it there too;
+    then takes everything down. With --keep the spokes keep Knative, and the operator runs on.
     """
     from knfleet.dev.clusters import Ground
     from knfleet.dev.demo import show
@@ -31,7 +33,7 @@ def command(keep: bool, spokes: int, directory: Path | None) -> None:
     with progress() as listener:
         ground = Ground(folder, progress=listener)
         try:
-            clusters = asyncio.run(show(ground, spokes, listener or Silence()))
+            clusters = asyncio.run(show(ground, spokes, listener or Silence(), keep=keep))
             rows = [
                 [each.name, "ready" if each.ready else "NOT READY", each.version, each.url]
                 for each in clusters

@@ -1,26 +1,77 @@
 """`knfleet manifests`: what to `kubectl apply`."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
+
+from knfleet.cli.output import fail
+
+if TYPE_CHECKING:
+    from knfleet.api.meta import Object
 
 
 @click.command()
-@click.option("--crds", is_flag=True, help="The CustomResourceDefinitions.")
+@click.option("--crds", is_flag=True, help="The CustomResourceDefinitions alone.")
 @click.option(
     "--for",
     "place",
     type=click.Choice(["all", "operator", "hub", "spoke"]),
-    default="all",
-    help="Only those for Knative, for the hub of a fleet, or for a spoke.",
+    help="Of the CRDs, those for Knative, for the hub of a fleet, or for a spoke.",
 )
+@click.option("-n", "--namespace", help="Where the operator runs; knative-operator if not given.")
+@click.option("--image", help="The operator's image; knfleet with this version if not given.")
+@click.option("--multicluster", is_flag=True, help="Install on other clusters as well.")
+@click.option(
+    "--provider-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Access providers, for --multicluster.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    nargs=3,
+    multiple=True,
+    metavar="NAME IMAGE PATH",
+    help="Mount the image of a credential plugin; more than once for more.",
+)
+@click.option(
+    "--secret-namespace",
+    "secret_namespaces",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Let plugins read the Secrets there too; more than once for more.",
+)
+@click.option("--local/--no-local", default=True, help="May it install on its own cluster?")
+@click.option("--remote-deployments-poll-interval", "poll_interval", metavar="TIME", help="10s.")
+@click.option("--kubernetes-min-version", "minimum_kubernetes", metavar="VERSION", help="v1.25.0.")
 @click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml")
-def command(crds: bool, place: str, output: str) -> None:
+def command(crds: bool, place: str | None, output: str, **choices: Any) -> None:
     """Print manifests for `kubectl apply`.
 
+    The Helm chart installs the same objects.
+
     \b
-    knfleet manifests --crds | kubectl apply -f -
+    knfleet manifests | kubectl apply --server-side -f -
+    knfleet manifests --multicluster --provider-file providers.json | kubectl apply …
+    knfleet manifests --crds | kubectl apply --server-side -f -
     """
-    if not crds:
-        raise click.UsageError("say what to print: --crds")
+    from knfleet.kube.yaml import dump_all
+
+    if place and not crds:
+        raise click.UsageError("--for chooses among CRDs; add --crds")
+    manifests = crds_for(place or "all") if crds else chosen(choices)
+    if output == "json":
+        import msgspec
+
+        listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
+        click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2))
+        return
+    click.echo(dump_all(manifests), nl=False)
+
+
+def crds_for(place: str) -> "list[Object]":
+    """The CRDs for one kind of cluster."""
     from knfleet.api.crd import definitions
     from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
 
@@ -30,13 +81,24 @@ def command(crds: bool, place: str, output: str) -> None:
         "spoke": spoke_definitions(),
         "all": [*definitions(), *hub_definitions(), *spoke_definitions()],
     }
-    wanted = by_place[place]
-    if output == "json":
-        import msgspec
+    return by_place[place]
 
-        listed = {"apiVersion": "v1", "kind": "List", "items": wanted}
-        click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2))
-        return
-    from knfleet.kube.yaml import dump_all
 
-    click.echo(dump_all(wanted), nl=False)
+def chosen(choices: dict[str, Any]) -> "list[Object]":
+    """The objects of an operator as the options ask for it."""
+    from knfleet.packaging.install import Install, InstallError, Plugin, check
+    from knfleet.packaging.objects import everything
+
+    file: Path | None = choices.pop("provider_file")
+    if choices["multicluster"] and file is None:
+        raise click.UsageError("--multicluster needs --provider-file FILE")
+    if file is not None and not choices["multicluster"]:
+        raise click.UsageError("--provider-file is for --multicluster; give both")
+    plugins = tuple(Plugin(*each) for each in choices.pop("plugins"))
+    given = {name: value for name, value in choices.items() if value is not None}
+    install = Install(**given, plugins=plugins, providers=file.read_bytes() if file else b"")
+    try:
+        check(install)
+    except InstallError as error:
+        raise fail(error) from error
+    return everything(install)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.access.providers import ProviderFileError
 from knfleet.cli.output import explained
 from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError
 
 if TYPE_CHECKING:
+    from knfleet.access.providers import ProviderFile
     from knfleet.kube.endpoint import Connection
 
 KLOG_FLAGS = (
@@ -94,7 +96,7 @@ def klog_options(command: Command) -> Command:
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="9090 when not given.")
 @click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
 @klog_options
-@explained(ReleaseError, KubeError, SettingError)
+@explained(ReleaseError, KubeError, SettingError, ProviderFileError)
 def command(
     kubeconfig: Path | None, context: str | None, server: str | None, **options: Any
 ) -> None:
@@ -103,19 +105,33 @@ def command(
     A drop-in for the Knative Operator, with its flags and environment. Release files come from
     KO_DATA_PATH, or from what `knfleet bundle pull` got.
     """
+    from knfleet.knative.operator import build
+
+    start(partial(build, **prepared(kubeconfig, context, server, options)))
+
+
+def start(build: Command) -> None:
+    """Run a process until it is told to end, and exit with its code."""
+    from knfleet.runtime.process import run_process
+
+    raise SystemExit(run_process(build))
+
+
+def prepared(
+    kubeconfig: Path | None, context: str | None, server: str | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """All that the flags and the environment say: connection, releases, settings, providers."""
     from msgspec.structs import replace
 
-    from knfleet.knative.operator import build
-    from knfleet.knative.settings import duration_seconds, from_environment
+    from knfleet.knative.settings import from_environment, poll_seconds
     from knfleet.release.cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.sources import cache_folder
     from knfleet.runtime import logs
-    from knfleet.runtime.process import run_process
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
+    providers = provider_file(options["provider_file"])
     connection = connect(kubeconfig, context, server, cluster=options["cluster"])
-    duration_seconds(options["poll_interval"])
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig
     found = from_environment(os.environ, connection.namespace if is_pod else "")
     settings = replace(
@@ -127,11 +143,27 @@ def command(
         burst=options["burst"],
         health_port=options["health_port"] or found.health_port,
         metrics_port=options["metrics_port"] or found.metrics_port,
+        poll_seconds=poll_seconds(options["poll_interval"]),
     )
     folder = release_folder(options["origin"])
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
-    begin = partial(build, connection=connection, releases=releases, settings=settings)
-    raise SystemExit(run_process(begin))
+    return {
+        "connection": connection,
+        "releases": releases,
+        "settings": settings,
+        "providers": providers,
+    }
+
+
+def provider_file(path: str | None) -> "ProviderFile | None":
+    """The access providers that a flag names; none when it names no file."""
+    from knfleet.access.providers import ProviderFile
+
+    if not path:
+        return None
+    providers = ProviderFile(Path(path))
+    providers.load()
+    return providers
 
 
 def connect(

@@ -1,4 +1,4 @@
-"""What `knfleet demo` shows: real clusters, work on each of them, and Knative on the hub."""
+"""What `knfleet demo` shows: real clusters, work on each, Knative on the hub and on spokes."""
 
 import asyncio
 import time
@@ -7,17 +7,24 @@ from contextlib import aclosing
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.clusters import Ground
-from knfleet.dev.demo_knative import show_knative
+from knfleet.dev.demo_hub import show_hub
+from knfleet.dev.demo_spokes import show_spokes
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress
 from knfleet.dev.status import ClusterStatus, status
 from knfleet.kube.client import Client
+from knfleet.release.errors import ReleaseError
+from knfleet.release.sources import GoModule
 
 AVAILABLE_SECONDS = 60
+SHOWN_SPOKES = 2
+"""How many spokes the part on many clusters needs."""
 
 
-async def show(ground: Ground, spokes: int, progress: Progress) -> tuple[ClusterStatus, ...]:
-    """A hub and spokes with a Deployment on each, and Knative on the hub; how they are then."""
+async def show(
+    ground: Ground, spokes: int, progress: Progress, *, keep: bool = False
+) -> tuple[ClusterStatus, ...]:
+    """A hub and spokes with a Deployment on each, Knative on all; how they are then."""
     started = time.monotonic()
     progress.say(f"starting a hub and {spokes} spokes: real API servers on loopback")
     state = await ground.up(spokes)
@@ -25,7 +32,14 @@ async def show(ground: Ground, spokes: int, progress: Progress) -> tuple[Cluster
     async with asyncio.TaskGroup() as group:
         for cluster in state.clusters:
             group.create_task(deploy(ground, cluster.name, progress))
-    await show_knative(ground, progress)
+    try:
+        releases = str(await GoModule().fetch())
+    except ReleaseError as error:
+        progress.say(f"Knative is not shown, for want of its release files: {error}")
+    else:
+        await show_hub(ground, releases, progress)
+        if spokes >= SHOWN_SPOKES:
+            await show_spokes(ground, releases, progress, keep=keep)
     return (await status(ground.folder)).clusters
 
 

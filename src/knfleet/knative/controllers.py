@@ -10,13 +10,16 @@ from msgspec import Struct
 
 from knfleet.api import conditions
 from knfleet.api.conditions import DEPENDENTS, READY
-from knfleet.api.meta import HUB, Key, Object, Request
-from knfleet.knative.kinds import Kind, finalizers_of, is_deleting
+from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
+from knfleet.knative.installations import Installations
+from knfleet.knative.kinds import Kind, finalizers_of, is_deleting, profile_of
 from knfleet.knative.reconcile import Reconciler
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.reporting import Reporter
+from knfleet.knative.settings import POLL_SECONDS
 from knfleet.knative.status import status_of
 from knfleet.knative.targets import Targets
+from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.runtime.controller import Controller, ControllerOptions
@@ -28,6 +31,7 @@ from knfleet.runtime.queue import Backoff, QueueOptions, Slots
 BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
 """Passes that fail as a whole fail because the hub does not answer; it should not be far away."""
 PASS_SECONDS = 900.0
+BY_PROFILE = "profile"
 
 
 class Parts(Struct, frozen=True):
@@ -37,7 +41,9 @@ class Parts(Struct, frozen=True):
     targets: Targets
     renderer: Renderer
     metrics: Metrics
+    tombstones: Tombstones
     slots: Slots = Slots()
+    poll_seconds: float = POLL_SECONDS
 
 
 class KnativeController:
@@ -46,23 +52,51 @@ class KnativeController:
     def __init__(self, kind: Kind, parts: Parts, manager: Manager) -> None:
         self.kind = kind
         name = kind.resource.kind.lower()
-        self.resources = Informer(parts.client, kind.resource, trim=without_managed_fields)
+        self.resources = Informer(
+            parts.client,
+            kind.resource,
+            trim=without_managed_fields,
+            indexes={BY_PROFILE: profile_index},
+        )
         self.events = Events(parts.client, kind.component, EventOptions(observe=parts.metrics))
         observer = parts.metrics.controller(name)
-        queue = QueueOptions(slots=parts.slots, backoff=BACKOFF, observe=observer)
+        queue = QueueOptions(
+            slots=parts.slots, backoff=BACKOFF, cluster_of=self.cluster_of, observe=observer
+        )
         options = ControllerOptions(queue, PASS_SECONDS, observer)
-        self.reconciler = Reconciler(
+        installations = Installations(
             kind,
-            self.resources,
-            targets=parts.targets,
-            renderer=parts.renderer,
+            parts.targets,
             reporter=Reporter(kind, parts.client, self.events, parts.metrics),
             lifetime=manager.lifetime,
             look_again=self.look_again,
         )
+        self.reconciler = Reconciler(
+            kind,
+            self.resources,
+            renderer=parts.renderer,
+            installations=installations,
+            tombstones=parts.tombstones,
+            poll_seconds=parts.poll_seconds,
+        )
         self.controller = Controller(name, self.reconciler.reconcile, options)
         self.controller.watches(self.resources.on_change, requests=self.requests)
         parts.metrics.watch_queue(name, self.controller.queue)
+
+    def cluster_of(self, request: Request) -> ClusterName:
+        """Whose slot a pass uses: a spoke that hangs holds its own, and no other."""
+        manifest = self.resources.get(request.key)
+        profile = None if manifest is None else profile_of(manifest)
+        return HUB if profile is None else ClusterName(str(profile))
+
+    def spoke_changed(self, profile: Key) -> None:
+        """Look at everything on a spoke; a pass that waits for one that is lost is cut off."""
+        for manifest in self.resources.by_index(BY_PROFILE, str(profile)):
+            key = Key.of(manifest)
+            record = self.reconciler.records.get(key)
+            if record is not None and self.reconciler.targets.is_away(manifest):
+                record.interrupt()
+            self.controller.queue.add(Request(HUB, key))
 
     def look_again(self, request: Request, seconds: float) -> None:
         """Have a custom resource looked at soon."""
@@ -112,6 +146,12 @@ def cause(manifest: Object) -> tuple[object, ...]:
         is_deleting(manifest),
         meta.get("annotations") or {},
     )
+
+
+def profile_index(manifest: Object) -> Iterable[str]:
+    """The profile that a custom resource names, for finding all that name it."""
+    profile = profile_of(manifest)
+    return [] if profile is None else [str(profile)]
 
 
 def count_conditions(metrics: Metrics, controllers: Iterable[KnativeController]) -> None:

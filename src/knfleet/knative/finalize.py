@@ -13,6 +13,7 @@ from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object
 from knfleet.apply.changes import ChangeSet, Why
+from knfleet.apply.engine import Engine
 from knfleet.apply.plan import Verdict
 from knfleet.knative.installation import Installation
 from knfleet.knative.kinds import Kind, finalizers_of, uid_of
@@ -85,7 +86,12 @@ async def uninstall(installation: Installation, legacy: Sequence[Object]) -> Cha
     parent = await engine.parents.read()
     if not parent.is_marked and legacy:
         await adopt(installation, legacy)
-        parent = await engine.parents.read()
+    return await uninstall_set(engine)
+
+
+async def uninstall_set(engine: Engine) -> ChangeSet:
+    """Delete every member of a set, with its parent or without."""
+    parent = await engine.parents.read()
     changes = await engine.uninstall()
     if parent.is_marked:
         return changes
@@ -120,10 +126,8 @@ async def legacy_objects(releases: Releases, cr: Knative) -> list[Object]:
 
 
 async def delete_parent(installation: Installation) -> None:
-    """Delete the inventory, which garbage collection would do a little later."""
+    """Delete the inventory on the hub, which garbage collection would do a little later."""
     key = installation.target.parent
-    if installation.target.owner["kind"] == CONFIG_MAPS.kind:
-        return
     with suppress(KubeError):
         parent = await installation.client.get(CONFIG_MAPS, key.name, key.namespace)
         await installation.client.delete(CONFIG_MAPS, key, uid=uid_of(parent))

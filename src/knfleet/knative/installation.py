@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from knfleet.access.anchor import Root, is_intact
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.changes import ChangeSet
@@ -23,6 +24,7 @@ from knfleet.apply.watching import JUDGED, Noticed, SetWatch
 from knfleet.apply.writing import Deadlines
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.targets import Target
+from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.render.pingsource import NAME as PING_SOURCE
 from knfleet.render.pipeline import Need
 
@@ -47,17 +49,23 @@ class Installation:
     """What one custom resource has on its target."""
 
     def __init__(
-        self, target: Target, changed: Callable[[], None], repaired: Callable[[Repair], None]
+        self,
+        target: Target,
+        changed: Callable[[], None],
+        repaired: Callable[[Repair], None],
+        uprooted: Callable[[], None] = lambda: None,
     ) -> None:
         self.target = target
         self.client = target.client
         self.changed = changed
+        self.uprooted = uprooted
+        """Called when the anchor is gone, or no longer as it must be."""
         self.applyset = ApplySet(CONFIG_MAPS, target.parent)
         self.watch = SetWatch(target.client, self.applyset)
         self.engine = Engine(
             target.client,
             self.applyset,
-            owner=target.owner,
+            owners=target.owners,
             watch=self.watch,
             deadlines=DEADLINES,
         )
@@ -65,12 +73,54 @@ class Installation:
         self.watch.on_change(self.notice)
         self.rendering: Rendering | None = None
         self.is_rooted = False
+        self.anchor = None if target.root is None else self.anchor_informer(target.root)
 
     async def run(self) -> None:
         """Watch and repair until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch.run())
             group.create_task(self.repairs.run())
+            if self.anchor is not None:
+                group.create_task(self.anchor.run())
+
+    def anchor_informer(self, root: Root) -> Informer:
+        """What tells of changes of the anchor."""
+        informer = Informer(
+            self.client,
+            CONFIG_MAPS,
+            root.key.namespace,
+            fields=f"metadata.name={root.key.name}",
+            metadata_only=True,
+            trim=without_managed_fields,
+        )
+        informer.on_change(self.notice_anchor)
+        return informer
+
+    def notice_anchor(self, change: Change) -> None:
+        """Hear of a change of the anchor; repairs would name an owner that is no more."""
+        root, owner = self.target.root, self.target.owners.owner
+        assert root is not None
+        is_same = (
+            change.new is not None
+            and owner is not None
+            and change.new["metadata"]["uid"] == owner["metadata"]["uid"]
+            and is_intact(root, change.new)
+        )
+        if not is_same:
+            self.repairs.guard(())
+            self.uprooted()
+
+    def reroot(self, target: Target) -> None:
+        """Give everything to a new anchor, from the next apply on."""
+        if target.owners.uids != self.target.owners.uids:
+            self.engine.reown(target.owners)
+            self.is_rooted = False
+        self.target = target
+
+    def recheck(self) -> None:
+        """Compare everything with the target itself the next time."""
+        self.engine.recheck()
+        self.rendering = None
 
     def notice(self, noticed: Noticed) -> None:
         """A change after which the custom resource may be ready, or no longer ready."""
@@ -92,24 +142,43 @@ class Installation:
         return changes
 
     async def root(self) -> None:
-        """Make the parent go with the owner, so that not even it is left at the end."""
+        """See to it that the parent is there, and says where our objects are."""
         if self.is_rooted:
             return
-        key, owner = self.target.parent, self.target.owner
-        if owner["kind"] != CONFIG_MAPS.kind:
-            parent: Object = {
-                "apiVersion": CONFIG_MAPS.api_version,
-                "kind": CONFIG_MAPS.kind,
-                "metadata": {
-                    "name": key.name,
-                    "namespace": key.namespace,
-                    "labels": {"app.kubernetes.io/managed-by": "knfleet"},
-                    "ownerReferences": [owner_reference(owner)],
-                },
-            }
-            await self.client.apply(CONFIG_MAPS, parent)
-        await self.engine.parents.read()
+        if self.target.root is None:
+            await self.root_locally()
+        else:
+            await self.root_in_anchor()
         self.is_rooted = True
+
+    async def root_locally(self) -> None:
+        """Make the parent go with the owner, so that not even it is left at the end."""
+        key, owner = self.target.parent, self.target.owners.owner
+        assert owner is not None
+        parent: Object = {
+            "apiVersion": CONFIG_MAPS.api_version,
+            "kind": CONFIG_MAPS.kind,
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": {"app.kubernetes.io/managed-by": "knfleet"},
+                "ownerReferences": [owner_reference(owner)],
+            },
+        }
+        await self.client.apply(CONFIG_MAPS, parent)
+        await self.engine.parents.read()
+
+    async def root_in_anchor(self) -> None:
+        """Write the inventory on an anchor that has none: from memory, else from the objects."""
+        parents = self.engine.parents
+        before = parents.parent
+        parent = await parents.read()
+        if parent.is_marked or parent.is_foreign:
+            return
+        if before is not None:
+            await parents.change(lambda inventory: inventory.merged(before.inventory))
+        elif self.target.was_used:
+            await self.engine.rediscover()
 
     async def summary(self, objects: Sequence[Object]) -> Summary | None:
         """How the workloads and Jobs are; None while that is not known."""

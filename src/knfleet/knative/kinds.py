@@ -9,6 +9,13 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.changes import Failure
 from knfleet.apply.parts import part
 
+TARGET_UID = "knfleet.dev/target-uid"
+"""On a custom resource: the uid of the kube-system namespace where it is installed."""
+ON_LOST_TARGET = "knfleet.dev/on-lost-target"
+"""On a custom resource: what its removal does when the target is lost, `wait` or `orphan`."""
+TRIGGER = "reconcile.knative.dev/trigger"
+"""On a custom resource: any new value has everything compared with the target itself."""
+
 Advice = Callable[[Knative, Sequence[Failure]], str]
 """What people can do about failures, where the kind knows more than the server's words."""
 
@@ -55,6 +62,18 @@ def finalizers_of(manifest: Object) -> list[str]:
 def uid_of(manifest: Object) -> str:
     """The uid of an object."""
     return manifest["metadata"].get("uid", "")
+
+
+def annotations_of(manifest: Object) -> dict[str, str]:
+    """The annotations of an object."""
+    return part(manifest, "metadata", "annotations")
+
+
+def was_installed(manifest: Object) -> bool:
+    """Whether something may be on the target because of a custom resource."""
+    status = part(manifest, "status")
+    noted = TARGET_UID in annotations_of(manifest)
+    return noted or bool(status.get("manifests") or status.get("version"))
 
 
 def profile_of(manifest: Object) -> Key | None:

@@ -10,23 +10,30 @@ from functools import partial
 from aiohttp import web
 from msgspec.structs import replace
 
-from knfleet.api.core import CONFIG_MAPS, CRDS
+from knfleet.access.providers import ProviderFile
+from knfleet.access.spokemetrics import watch_spokes
+from knfleet.access.spokes import Policy, Spokes
+from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.crd import definitions
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import Key
+from knfleet.api.meta import Key, Object
 from knfleet.knative import settings as configured
+from knfleet.knative.cleaning import Cleaner, World
 from knfleet.knative.controllers import KnativeController, Parts, count_conditions
 from knfleet.knative.eventing import EVENTING
+from knfleet.knative.gauges import Gauges
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.serving import SERVING
 from knfleet.knative.settings import SettingError, Settings
+from knfleet.knative.spokes import SpokeTargets
 from knfleet.knative.targets import LocalTargets
+from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.release.releases import Releases
-from knfleet.runtime import logs
+from knfleet.runtime import kinds, logs
 from knfleet.runtime.health import Bind, Health, answer, bind_host
 from knfleet.runtime.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
@@ -34,8 +41,8 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 
-CRD_SECONDS = 3.0
-"""How often to look whether the CRDs are there."""
+AGAIN_SECONDS = 3.0
+"""How often to ask a hub that does not answer."""
 API_SECONDS = 60.0
 """How long the API server may take to answer at all."""
 
@@ -43,9 +50,16 @@ API_SECONDS = 60.0
 class Operator:
     """Everything that runs in the process."""
 
-    def __init__(self, manager: Manager, connection: Connection, settings: Settings) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        connection: Connection,
+        settings: Settings,
+        providers: ProviderFile | None = None,
+    ) -> None:
         self.manager = manager
         self.settings = settings
+        self.providers = providers
         self.metrics = Metrics()
         self.connection = connection
         self.options = Options(
@@ -150,39 +164,65 @@ class Operator:
         if self.settings.install_crds:
             for manifest in definitions():
                 await self.client.apply(CRDS, manifest)
-        await self.wait_for_crds()
-        slots = Slots(per_cluster=self.settings.threads)
-        parts = Parts(self.writer, LocalTargets(self.writer), renderer, self.metrics, slots)
+        await kinds.wait_for(self.client, (SERVINGS, EVENTINGS))
+        self.has_crds = True
+        spokes = self.connect_spokes()
+        hub_uid = await self.hub_uid()
+        targets = SpokeTargets(LocalTargets(self.writer), spokes, hub_uid)
+        parts = Parts(
+            self.writer,
+            targets,
+            renderer,
+            self.metrics,
+            Tombstones(self.writer, self.settings.system_namespace),
+            Slots(per_cluster=self.settings.threads),
+            self.settings.poll_seconds,
+        )
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
         ]
-        count_conditions(self.metrics, self.controllers)
+        self.measure(spokes)
         for controller in self.controllers:
+            spokes.on_change(controller.spoke_changed)
             controller.join(self.manager)
+        resources = {each.kind.resource.kind: each.resources for each in self.controllers}
+        Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
+        spokes.join(self.manager)
 
-    async def wait_for_crds(self) -> None:
-        """Wait until the cluster serves both kinds, and say so while it does not."""
-        told = ""
-        while missing := await self.missing_crds():
-            if missing != told:
-                log.error(
-                    "custom resource definitions are missing; waiting for them",
-                    missing=missing,
-                    remedy="knfleet manifests --crds | kubectl apply -f -",
-                )
-                told = missing
-            await asyncio.sleep(CRD_SECONDS)
-        self.has_crds = True
+    def connect_spokes(self) -> Spokes:
+        """The spokes; they are connected to when controllers use them, and so by the leader."""
+        if self.providers is None:
+            log.info("multi-cluster support disabled (--clusterprofile-provider-file is empty)")
+        log.info("Remote deployments poll interval", seconds=self.settings.poll_seconds)
+        policy = Policy(
+            observe=self.metrics,
+            before_write=self.writer.options.before_write,
+            minimum=self.settings.minimum_kubernetes or configured.MINIMUM_KUBERNETES,
+        )
+        return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
 
-    async def missing_crds(self) -> str:
-        """The kinds that the cluster does not serve."""
-        missing: list[str] = []
-        for resource in (SERVINGS, EVENTINGS):
+    async def hub_uid(self) -> str:
+        """What tells this hub from others; empty when we may not know."""
+        while True:
             try:
-                await self.client.discovery.resource(resource.api_version, resource.kind)
-            except KubeError:
-                missing.append(f"{resource.plural}.{resource.group}")
-        return ", ".join(missing)
+                kube_system = await self.client.get(NAMESPACES, "kube-system")
+                return str(kube_system["metadata"]["uid"])
+            except Forbidden as error:
+                log.warning("two hubs on one spoke cannot be told apart", error=str(error))
+                return ""
+            except KubeError as error:
+                log.warning("the hub does not answer", error=str(error))
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    def measure(self, spokes: Spokes) -> None:
+        """Tell how everything stands, whenever somebody asks."""
+        count_conditions(self.metrics, self.controllers)
+
+        def resources() -> list[Object]:
+            return [item for each in self.controllers for item in each.resources.items()]
+
+        Gauges(resources, spokes.states).join(self.metrics)
+        watch_spokes(self.metrics, spokes)
 
     def stopping(self) -> str | None:
         """Not well from the moment of the signal on."""
@@ -221,7 +261,12 @@ class Once:
 
 
 async def build(
-    manager: Manager, *, connection: Connection, releases: Releases, settings: Settings
+    manager: Manager,
+    *,
+    connection: Connection,
+    releases: Releases,
+    settings: Settings,
+    providers: ProviderFile | None = None,
 ) -> None:
     """Fill a manager with everything that the operator is."""
-    await Operator(manager, connection, settings).start(releases)
+    await Operator(manager, connection, settings, providers).start(releases)

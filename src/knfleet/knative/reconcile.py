@@ -10,23 +10,26 @@ nothing and writes nothing.
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from knfleet.access.anchor import AnchorError, OtherHub
+from knfleet.access.reasons import AccessError
 from knfleet.api.knative import Knative
-from knfleet.api.meta import HUB, Key, Object, Request
+from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.changes import ChangeSet
 from knfleet.apply.readiness import Summary
 from knfleet.apply.refs import Ref
-from knfleet.apply.repair import Repair
 from knfleet.knative import messages
 from knfleet.knative.claims import holder, same
-from knfleet.knative.finalize import Finalizers, delete_parent, legacy_objects, uninstall
-from knfleet.knative.installation import Installation
-from knfleet.knative.kinds import Kind, is_deleting, uid_of
-from knfleet.knative.records import Record
+from knfleet.knative.installations import AT_ONCE_SECONDS, Installations
+from knfleet.knative.kinds import Kind, is_deleting, profile_of, uid_of
+from knfleet.knative.records import Interrupted, Record
 from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.reporting import Reporter
+from knfleet.knative.settings import POLL_SECONDS
 from knfleet.knative.status import Statement, status_of
-from knfleet.knative.targets import Target, TargetError, Targets
+from knfleet.knative.targets import TargetError, Targets
+from knfleet.knative.tombstones import Tombstones
+from knfleet.knative.uninstalling import Uninstaller
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
 from knfleet.kube.informer import Informer
 from knfleet.release.errors import FetchFailed, NotEligible, ReleaseError
@@ -34,14 +37,13 @@ from knfleet.release.migration import check_migration
 from knfleet.render.errors import RenderError
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
-from knfleet.runtime.manager import Lifetime
 
 RELEASE_SECONDS = 60.0
 """When to look again for release files that are not there."""
 GATED_SECONDS = 1.0
 """When to look again whether a webhook answers, beyond what watches tell."""
-AT_ONCE_SECONDS = 0.05
-"""Changes of a target come in bursts; one look covers all that come this soon."""
+REFUSED_SECONDS = 30.0
+"""When to look again whether another hub has given up its place."""
 
 
 def utc_now() -> datetime:
@@ -57,22 +59,24 @@ class Reconciler:
         kind: Kind,
         resources: Informer,
         *,
-        targets: Targets,
         renderer: Renderer,
-        reporter: Reporter,
-        lifetime: Callable[[str, Callable[[BaseException], None]], Lifetime],
-        look_again: Callable[[Request, float], None],
+        installations: Installations,
+        tombstones: Tombstones,
+        poll_seconds: float = POLL_SECONDS,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.kind = kind
         self.resources = resources
-        self.targets = targets
+        self.installations = installations
+        self.targets: Targets = installations.targets
         self.renderer = renderer
-        self.reporter = reporter
-        self.lifetime = lifetime
-        self.look_again = look_again
+        self.reporter: Reporter = installations.reporter
+        self.poll_seconds = poll_seconds
         self.now = now
-        self.finalizers = Finalizers(kind, reporter.client, reporter.events)
+        self.uninstaller = Uninstaller(
+            kind, installations, releases=renderer.releases, tombstones=tombstones, now=now
+        )
+        self.finalizers = self.uninstaller.finalizers
         self.records: dict[Key, Record] = {}
         self.claimed: set[str] = set()
 
@@ -84,10 +88,14 @@ class Reconciler:
             return Again.never()
         record = self.record(manifest)
         record.is_disputed = not record.has_said(status_of(manifest))
+        if record.is_triggered(manifest):
+            self.recheck(record, manifest)
         first = self.first(manifest)
         try:
             if is_deleting(manifest):
-                return await self.remove(record, manifest, owns=same(first, manifest))
+                said = self.statement(record, manifest)
+                owns = same(first, manifest)
+                return await self.uninstaller.remove(record, manifest, said, owns=owns)
             if not same(first, manifest):
                 return await self.refuse(record, manifest, first)
             self.claimed.add(record.uid)
@@ -111,6 +119,14 @@ class Reconciler:
         if record is not None:
             self.claimed.discard(record.uid)
             record.end()
+            self.targets.leave(record.manifest)
+
+    def recheck(self, record: Record, manifest: Object) -> None:
+        """Believe nothing of what is remembered of the target."""
+        log.info("comparing everything with the target")
+        self.targets.forget(manifest)
+        if record.installation is not None:
+            record.installation.recheck()
 
     def first(self, manifest: Object) -> Object:
         """The custom resource that may install where this one wants to."""
@@ -136,23 +152,47 @@ class Reconciler:
         """Make the target match, as far as that goes now; say how far it went."""
         said = self.statement(record, manifest)
         try:
-            again = await self.proceed(record, manifest, said)
+            async with record.limited():
+                again = await self.proceed(record, manifest, said)
+        except (Interrupted, AccessError):
+            again = self.after_failure(record, manifest, said, "")
         except NotEligible as error:
             said.not_eligible(str(error))
             again = Again.never()
         except TargetError as error:
-            said.not_resolved(error.reason, str(error))
-            again = Again.after(record.retry_seconds())
-        except (ReleaseError, RenderError, DecodeError) as error:
+            again = self.lost(record, said, error)
+        except OtherHub as error:
+            record.end()
+            said.resolved()
+            said.refused(str(error))
+            again = Again.after(REFUSED_SECONDS)
+        except (ReleaseError, RenderError, DecodeError, AnchorError) as error:
             said.failed(str(error))
             again = self.after_bad_input(record, error)
         except KubeError as error:
-            said.failed(str(error))
-            again = Again.after(record.retry_seconds())
-            if isinstance(error, NetworkError):
+            if isinstance(error, NetworkError) and profile_of(manifest) is None:
                 raise
+            again = self.after_failure(record, manifest, said, str(error))
         await self.reporter.report(record, manifest, said)
         return again
+
+    def lost(self, record: Record, said: Statement, error: TargetError) -> Again:
+        """Say that the target cannot be used; of all else, what was last known stays said."""
+        # When it is back, everything there is looked at anew.
+        record.end()
+        said.not_resolved(error.reason, str(error))
+        return Again.after(self.poll_seconds)
+
+    def after_failure(
+        self, record: Record, manifest: Object, said: Statement, problem: str
+    ) -> Again:
+        """Say what failed, if anything; or, when the target itself is in trouble, that alone."""
+        trouble = self.targets.trouble(manifest)
+        if trouble is not None:
+            return self.lost(record, said, trouble)
+        if problem:
+            said.failed(problem)
+        return Again.after(record.retry_seconds())
 
     async def proceed(self, record: Record, manifest: Object, said: Statement) -> Again:
         """The steps of a pass."""
@@ -161,7 +201,7 @@ class Reconciler:
         said.eligible()
         target = await self.targets.resolve(manifest)
         said.resolved()
-        installation = self.installation(record, manifest, target)
+        installation = self.installations.of(record, manifest, target)
         rendering = await self.renderer.render(cr, installation)
         self.reporter.tell_warnings(record, manifest, rendering)
         if rendering.version not in (said.status.version, record.announced):
@@ -172,13 +212,16 @@ class Reconciler:
         self.reporter.tell_changes(record, manifest, changes)
         if changes.failures:
             advice = self.kind.advice(cr, changes.failures)
-            said.failed(advice + messages.failure_text(changes.failures))
-            return Again.after(record.retry_seconds())
+            problem = advice + messages.failure_text(changes.failures)
+            return self.after_failure(record, manifest, said, problem)
         said.applied(rendering.paths)
         summary = await installation.summary(rendering.objects)
+        if summary is None and (trouble := self.targets.trouble(manifest)) is not None:
+            raise trouble
         if not self.judge(said, changes, summary, rendering):
-            waits_blindly = summary is None or bool(changes.pending)
-            return Again.after(GATED_SECONDS) if waits_blindly else Again.never()
+            if summary is None or changes.pending:
+                return Again.after(GATED_SECONDS)
+            return Again.never() if target.root is None else Again.after(self.poll_seconds)
         said.succeeded(rendering.version)
         record.failures = 0
         await self.reporter.report(record, manifest, said)
@@ -215,81 +258,8 @@ class Reconciler:
         self.reporter.tell_pruned(manifest, changes)
         if changes.settled:
             return Again.never()
-        said.failed(f"{messages.left_text(changes)} of what was installed before")
-        return Again.after(record.retry_seconds())
-
-    async def remove(self, record: Record, manifest: Object, *, owns: bool) -> Again:
-        """Uninstall what a custom resource has installed, then let it go."""
-        if not self.finalizers.on(manifest):
-            record.end()
-            return Again.never()
-        if not owns:
-            record.end()
-            await self.finalizers.remove(manifest)
-            return Again.never()
-        said = self.statement(record, manifest)
-        try:
-            changes = await self.uninstall(record, manifest, said)
-        except TargetError as error:
-            said.not_resolved(error.reason, str(error))
-        except KubeError as error:
-            said.not_uninstalled(str(error))
-            if isinstance(error, NetworkError):
-                raise
-        else:
-            if changes.settled:
-                return await self.let_go(record, manifest)
-            said.not_uninstalled(messages.left_text(changes))
-        await self.reporter.report(record, manifest, said)
-        return Again.after(record.retry_seconds())
-
-    async def uninstall(self, record: Record, manifest: Object, said: Statement) -> ChangeSet:
-        """Delete everything that belongs to a custom resource."""
-        target = await self.targets.resolve(manifest)
-        said.resolved()
-        if record.status.manifests and not record.failures:
-            said.uninstalling(f"removing {self.kind.title} {record.status.version}".rstrip())
-            await self.reporter.report(record, manifest, said)
-        installation = self.installation(record, manifest, target)
-        try:
-            cr = decode(manifest, self.kind.type)
-            legacy = await legacy_objects(self.renderer.releases, cr)
-        except DecodeError:
-            legacy = []
-        changes = await uninstall(installation, legacy)
-        log.info("uninstalled", changes=str(changes))
-        return changes
-
-    async def let_go(self, record: Record, manifest: Object) -> Again:
-        """Nothing is left: the custom resource may go, and what we remember of it."""
-        installation = record.installation
-        await self.finalizers.remove(manifest)
-        if installation is not None:
-            await delete_parent(installation)
-        record.end()
-        return Again.never()
-
-    def installation(self, record: Record, manifest: Object, target: Target) -> Installation:
-        """What is on the target, as one that lives on between passes."""
-        known = record.installation
-        if known is not None and known.target.client is target.client:
-            return known
-        record.end()
-        request = Request(HUB, Key.of(manifest))
-
-        def repaired(repair: Repair) -> None:
-            self.reporter.tell_repair(manifest, repair)
-
-        def crashed(error: BaseException) -> None:
-            log.error("watching ended", key=str(request.key), error=str(error))
-            record.end()
-            self.look_again(request, record.retry_seconds())
-
-        changed = lambda: self.look_again(request, AT_ONCE_SECONDS)  # noqa: E731
-        record.installation = Installation(target, changed, repaired)
-        record.lifetime = self.lifetime(f"{self.kind.resource.kind} {request.key}", crashed)
-        record.lifetime.add(record.installation)
-        return record.installation
+        problem = f"{messages.left_text(changes)} of what was installed before"
+        return self.after_failure(record, manifest, said, problem)
 
     def check_migration(self, cr: Knative, installed: str) -> None:
         """Raise `NotEligible` unless the installed version may become the wanted one."""
@@ -300,6 +270,8 @@ class Reconciler:
         """When to look again at what cannot be installed as it is."""
         if isinstance(error, FetchFailed):
             return Again.after(record.retry_seconds())
+        if isinstance(error, AnchorError):
+            return Again.after(REFUSED_SECONDS)
         # Files may be mended without anybody telling; a custom resource is not.
         return Again.after(RELEASE_SECONDS) if isinstance(error, ReleaseError) else Again.never()
 

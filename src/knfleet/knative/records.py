@@ -1,11 +1,14 @@
 """What this process remembers of one custom resource between passes."""
 
+import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.knative.installation import Installation
-from knfleet.knative.kinds import uid_of
+from knfleet.knative.kinds import TRIGGER, annotations_of, uid_of
 from knfleet.knative.status import same, status_of
 from knfleet.runtime.manager import Lifetime
 
@@ -14,17 +17,26 @@ LONGEST_RETRY_SECONDS = 15.0
 REMEMBERED = 8
 
 
+class Interrupted(Exception):
+    """A pass was cut off, because its target is not what it was."""
+
+
 class Record:
     """The memory of one custom resource."""
 
     def __init__(self, manifest: Object) -> None:
         self.uid = uid_of(manifest)
+        self.manifest = manifest
+        """The custom resource as it was first seen."""
+        self.trigger = trigger_of(manifest)
         self.said: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
         """What was written of late; the last may be on its way."""
         self.is_disputed = False
         """Whether somebody else wrote the status since."""
         self.installation: Installation | None = None
         self.lifetime: Lifetime | None = None
+        self.limit: asyncio.Timeout | None = None
+        """Of the pass that is under way."""
         self.failures = 0
         self.announced = ""
         """The version whose installation was said to have begun."""
@@ -52,8 +64,38 @@ class Record:
         self.told.add(text)
         return not known
 
+    def is_triggered(self, manifest: Object) -> bool:
+        """Whether somebody asks for a pass that believes nothing; once for each asking."""
+        before, self.trigger = self.trigger, trigger_of(manifest)
+        return self.trigger != before
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncGenerator[None]:
+        """Something that `interrupt` can cut off, which raises `Interrupted`."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self.limit = limit
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise Interrupted from None
+            raise
+        finally:
+            self.limit = None
+
+    def interrupt(self) -> None:
+        """Cut off the pass that is under way: what it waits for may never come."""
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(0)
+
     def end(self) -> None:
         """Stop watching and repairing."""
         if self.lifetime is not None:
             self.lifetime.end()
         self.installation, self.lifetime = None, None
+
+
+def trigger_of(manifest: Object) -> str:
+    """What was last written to have everything compared."""
+    return annotations_of(manifest).get(TRIGGER, "")

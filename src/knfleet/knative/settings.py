@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object
+from knfleet.kube import versions
 from knfleet.runtime.election import Timing
 
-MINIMUM_KUBERNETES = "v1.34.0"
+MINIMUM_KUBERNETES = versions.MINIMUM
 LOGGER = "knative-operator"
 LEASE = "knative-operator.knative.dev.operator.pkg.reconciler.knativeserving.reconciler.00-of-01"
 """The Go operator's own: while it leads we wait, and the other way round."""
@@ -17,10 +18,11 @@ NAMESPACE = "knative-operator"
 HEALTH_PORT = 8080
 METRICS_PORT = 9090
 THREADS = 8
+POLL_SECONDS = 10.0
+SHORTEST_POLL_SECONDS = 1.0
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 LEVELS = {"dpanic": "critical", "panic": "critical", "fatal": "critical", "warn": "warning"}
 
 
@@ -46,6 +48,8 @@ class Settings(Struct, frozen=True):
     disable_ha: bool = False
     install_crds: bool = False
     verbosity: int = 0
+    poll_seconds: float = POLL_SECONDS
+    """When to look again at what is not ready on a spoke, should no watch tell of it before."""
     requests_per_second: float = 0
     """What the hub is asked at most; 0 means that nobody counts."""
     burst: int = 0
@@ -85,10 +89,10 @@ def is_too_old(version: str, minimum: str) -> bool:
 
 def version_numbers(version: str) -> tuple[int, int, int]:
     """Major, minor and patch of a Kubernetes version."""
-    found = VERSION.match(version.strip())
+    found = versions.numbers(version)
     if found is None:
         raise SettingError(f"{version!r} is not a version such as {MINIMUM_KUBERNETES}")
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    return found
 
 
 def duration_seconds(text: str) -> float:
@@ -97,6 +101,12 @@ def duration_seconds(text: str) -> float:
     if not found or "".join(each[0] for each in found) != text:
         raise SettingError(f"{text!r} is not a duration such as 60s or 1m30s")
     return sum(float(each[1]) * UNITS[each[2]] for each in found)
+
+
+def poll_seconds(text: str) -> float:
+    """The period of a flag; one that is too short counts as none, as upstream."""
+    seconds = duration_seconds(text)
+    return seconds if seconds >= SHORTEST_POLL_SECONDS else POLL_SECONDS
 
 
 def data_of(manifest: Object | None) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Which cluster a custom resource is installed on, behind one small seam.
 
 A local custom resource is installed on the hub, owns its objects there, and keeps its inventory in
-a ConfigMap beside it. Whoever knows other clusters brings another `Targets`.
+a ConfigMap beside it. One that names a ClusterProfile is installed on that spoke (see
+`knative.spokes`).
 """
 
 import hashlib
@@ -9,7 +10,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from knfleet.access.anchor import Root
 from knfleet.api.meta import HUB, ClusterName, Key, Object
+from knfleet.apply.desired import Owners
 from knfleet.knative.kinds import profile_of
 from knfleet.kube.client import Client
 
@@ -19,10 +22,12 @@ LONGEST_NAME = 253
 class TargetError(Exception):
     """The target cannot be used now."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, *, is_lasting: bool = True) -> None:
         super().__init__(message)
         self.reason = reason
         """One of the reasons of the condition TargetClusterResolved."""
+        self.is_lasting = is_lasting
+        """Whether it may last; what only passes is not worth a decision."""
 
 
 class Target(Struct, frozen=True):
@@ -30,17 +35,48 @@ class Target(Struct, frozen=True):
 
     cluster: ClusterName
     client: Client
-    owner: Object
-    """The object there with which everything in its namespace goes."""
+    owners: Owners
+    """What everything in the namespace belongs to."""
     parent: Key
     """The ConfigMap there that says which objects belong to the custom resource."""
+    root: Root | None = None
+    """How the anchor must be, on a spoke."""
+    was_used: bool = False
+    """Whether something may have been installed there before."""
 
 
 class Targets(Protocol):
     """Finds targets."""
 
     async def resolve(self, manifest: Object) -> Target:
-        """The target of a custom resource; raises `TargetError`, or `KubeError`."""
+        """The target of a custom resource, ready for its objects.
+
+        Raises `TargetError`, `AnchorError` or `KubeError`.
+        """
+        ...
+
+    async def find(self, manifest: Object) -> Target:
+        """The target of a custom resource that is to be removed; nothing is made there."""
+        ...
+
+    async def reach(self, manifest: Object) -> None:
+        """Raise `TargetError` unless something could be removed from the target now."""
+        ...
+
+    def trouble(self, manifest: Object) -> TargetError | None:
+        """Why the target cannot be used, as far as that is known without asking it."""
+        ...
+
+    def is_away(self, manifest: Object) -> bool:
+        """Whether the target does not answer, as far as that is known without asking it."""
+        ...
+
+    def forget(self, manifest: Object) -> None:
+        """Look at the target anew the next time."""
+        ...
+
+    def leave(self, manifest: Object) -> None:
+        """A custom resource is gone, and needs its target no more."""
         ...
 
 
@@ -59,7 +95,28 @@ class LocalTargets:
                 f"ClusterProfile {profile}: multi-cluster support is disabled: set "
                 "--clusterprofile-provider-file to enable",
             )
-        return Target(HUB, self.client, manifest, inventory_key(manifest))
+        return Target(HUB, self.client, Owners(manifest), inventory_key(manifest))
+
+    async def find(self, manifest: Object) -> Target:
+        """The hub."""
+        return await self.resolve(manifest)
+
+    async def reach(self, manifest: Object) -> None:
+        """Nothing that the pass itself would not notice."""
+
+    def trouble(self, manifest: Object) -> TargetError | None:
+        """Nothing that the pass itself would not notice."""
+        return None
+
+    def is_away(self, manifest: Object) -> bool:
+        """Nothing that the pass itself would not notice."""
+        return False
+
+    def forget(self, manifest: Object) -> None:
+        """Nothing is remembered."""
+
+    def leave(self, manifest: Object) -> None:
+        """Nothing is held."""
 
 
 def inventory_key(manifest: Object) -> Key:

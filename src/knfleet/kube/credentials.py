@@ -210,7 +210,7 @@ class Login:
 
     async def current(self) -> Credential:
         """A credential that is good now; raises `CredentialError` when there is none."""
-        if (held := self.held) is not None and held.is_fresh(self.now(), self.skew):
+        if (held := self.held) is not None and self.is_fresh():
             return held
         if (failure := self.failure) is not None and (left := self.failures.left()) > 0:
             return self.still_valid_or_raise(failure, f"; next try in {left:.0f} s")
@@ -231,6 +231,17 @@ class Login:
             self.rejections.reset()
         self.rejections.lengthen()
         self.held = None
+
+    def is_fresh(self) -> bool:
+        """Whether a request has a credential without waiting for the source."""
+        return self.held is not None and self.held.is_fresh(self.now(), self.skew)
+
+    def renew(self) -> None:
+        """Ask the source again for the next request, whatever came of it before."""
+        self.held = None
+        self.failure = None
+        self.failures.reset()
+        self.rejections.reset()
 
     def still_valid_or_raise(self, failure: KubeError, remark: str) -> Credential:
         """The old credential while it lasts, since a failed refresh takes nothing away."""

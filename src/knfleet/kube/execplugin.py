@@ -23,6 +23,7 @@ from knfleet.kube.certificates import check_key_pair
 from knfleet.kube.credentials import Credential, is_token
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import CredentialError
+from knfleet.kube.podroot import pod_path
 from knfleet.kube.process import OUTPUT_LIMIT, Ending, Finished, one_line, run
 
 GROUP = "client.authentication.k8s.io"
@@ -107,12 +108,12 @@ class ExecPlugin(Struct, frozen=True):
             if found and Path(found).is_absolute():
                 return found
             raise self.error(f"is not in PATH; install it, or name it by its path{self.hint()}")
-        path = Path(self.command)
+        path = pod_path(self.command)
         if not path.exists():
             raise self.error(f"there is no such file; install it, or correct the path{self.hint()}")
         if path.is_dir() or not os.access(path, os.X_OK):
             raise self.error("is not an executable file; make it one, for instance with chmod +x")
-        return self.command
+        return str(path)
 
     def hint(self) -> str:
         """What the configuration says about installing the plugin."""

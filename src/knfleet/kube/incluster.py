@@ -17,10 +17,8 @@ from knfleet.kube.certificates import authorities
 from knfleet.kube.credentials import TokenFile
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ConfigError
+from knfleet.kube.podroot import service_account
 
-SERVICE_ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
-POD_ROOT = "KNFLEET_POD_ROOT"
-"""Names the folder below which a pod's volumes are, when it is not `/`."""
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
@@ -53,11 +51,6 @@ def default_connection(context: str | None = None) -> Connection:
         looked = kubeconfig.listed(map(str, kubeconfig.default_paths()))
         problem = f"no cluster: nothing is configured in a kubeconfig ({looked}), and {error}"
         raise ConfigError(f"{problem}; set KUBECONFIG") from error
-
-
-def service_account(environ: Mapping[str, str]) -> Path:
-    """The folder with the pod's token."""
-    return Path(environ.get(POD_ROOT) or "/") / SERVICE_ACCOUNT
 
 
 def address(host: str, port: str) -> str:

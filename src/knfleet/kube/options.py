@@ -1,6 +1,7 @@
 """How a client behaves, and who is told what it does."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Protocol
 
 from msgspec import Struct
@@ -42,6 +43,32 @@ class Silent:
 SILENT = Silent()
 
 
+class Use(Enum):
+    """What a request is for."""
+
+    READ = "read"
+    WRITE = "write"
+    WATCH = "watch"
+
+
+class Gate(Protocol):
+    """Stands before every attempt; a cluster that does not answer keeps it closed."""
+
+    async def enter(self, use: Use) -> None:
+        """Return when the attempt may be made; what it raises is raised, and nothing is sent."""
+        ...
+
+
+class Open:
+    """The gate that is always open."""
+
+    async def enter(self, use: Use) -> None:
+        """Come in."""
+
+
+OPEN = Open()
+
+
 class Options(Struct, frozen=True):
     """How a client behaves."""
 
@@ -77,4 +104,9 @@ class Options(Struct, frozen=True):
 
     With `Leader.require` here, a process that lost its Lease cannot write. Not for the client that
     the leader itself renews its Lease with.
+    """
+    gate: Gate = OPEN
+    """Asked before every attempt, except those of `Client.urgent`, which find out how things are.
+
+    A watch is asked for once, before its deadline begins to count.
     """

@@ -259,9 +259,9 @@ class Reader:
         )
         return (await self.transport.send(call)).body
 
-    async def version(self) -> str:
+    async def version(self, *, deadline: float | None = None) -> str:
         """The version of the server, as `v1.35.8`."""
-        body = await self.raw("GET", "/version")
+        body = await self.raw("GET", "/version", deadline=deadline)
         try:
             return msgspec.json.decode(body, type=Version).git_version
         except msgspec.DecodeError as error:

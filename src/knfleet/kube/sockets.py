@@ -34,6 +34,10 @@ class Sockets:
         self.alive.add(opened)
         return opened
 
+    def connected(self) -> bool:
+        """Whether at least one of them is open."""
+        return any(one.fileno() != -1 for one in self.alive)
+
     def shut(self) -> None:
         """End every connection now."""
         for one in self.alive:

@@ -28,7 +28,7 @@ from knfleet.kube.errors import (
     Unanswered,
 )
 from knfleet.kube.failures import Lost, authority, network_error
-from knfleet.kube.options import Options
+from knfleet.kube.options import Options, Use
 from knfleet.kube.proxy import proxy_for
 from knfleet.kube.rate import Rate
 from knfleet.kube.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
@@ -124,6 +124,10 @@ class Transport:
             self.sockets.shut()
             await asyncio.sleep(0)
 
+    def cut(self) -> None:
+        """End all connections, idle ones too; calls under way fail, later ones connect anew."""
+        self.sockets.shut()
+
     def where(self, call: Call) -> str:
         """What is asked, for messages."""
         return f"{self.cluster}: {call.verb.method} {call.path}"
@@ -171,6 +175,7 @@ class Transport:
 
     async def attempt(self, call: Call, progress: Progress) -> Answer:
         """One attempt at a call; raises `AttemptFailed` with all that is known when it fails."""
+        await self.enter(call, progress)
         progress.waiting_for = "a login"
         credential = await self.login.current()
         if not call.urgent:
@@ -178,6 +183,7 @@ class Transport:
             await self.rate.turn()
         progress.waiting_for = "a free slot"
         async with self.slots.place(urgent=call.urgent):
+            await self.enter(call, progress)
             if call.verb.method not in SAFE_METHODS:
                 self.options.before_write()
             try:
@@ -189,6 +195,13 @@ class Transport:
         if answer.code < 300:
             return answer
         raise AttemptFailed(self.refusal(call, answer, credential, progress))
+
+    async def enter(self, call: Call, progress: Progress) -> None:
+        """Pass the gate, which may be closed for as long as the cluster does not answer."""
+        if not call.urgent:
+            progress.waiting_for = "the cluster to answer again"
+            safe = call.verb.method in SAFE_METHODS
+            await self.options.gate.enter(Use.READ if safe else Use.WRITE)
 
     def refusal(
         self, call: Call, answer: Answer, credential: Credential, progress: Progress
@@ -213,6 +226,7 @@ class Transport:
             sock_connect=self.options.connect_seconds,
             sock_read=self.options.silence_seconds,
         )
+        await self.options.gate.enter(Use.WATCH)
         progress = Progress()
         try:
             async with asyncio.timeout(seconds) as clock:

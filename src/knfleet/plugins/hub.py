@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
+from knfleet.kube.podroot import service_account
 from knfleet.plugins.execcredential import Json, PluginError, mapping
 
-SERVICE_ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
-POD_ROOT = "KNFLEET_POD_ROOT"
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 4 * 2**20
@@ -80,7 +79,7 @@ class Hub(NamedTuple):
 
 def find(environ: Mapping[str, str] = os.environ) -> Hub:
     """The cluster of the pod that this is, else the current one of the kubeconfig."""
-    folder = Path(environ.get(POD_ROOT) or "/") / SERVICE_ACCOUNT
+    folder = service_account(environ)
     host, port = environ.get(HOST), environ.get(PORT)
     if host and port and (folder / "token").is_file():
         return of_the_pod(folder, f"[{host}]" if ":" in host else host, port, environ)

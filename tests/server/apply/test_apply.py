@@ -16,6 +16,7 @@ from knfleet.api.core import (
 from knfleet.api.meta import ClusterName, Key, Object
 from knfleet.apply import marks
 from knfleet.apply.changes import Why
+from knfleet.apply.desired import Owners
 from knfleet.apply.engine import Engine
 from knfleet.apply.inventory import Inventory, read_parent
 from knfleet.apply.refs import Ref
@@ -372,7 +373,7 @@ async def test_an_owner_takes_its_own_namespace_along(bench: Bench, owner_namesp
     """And objects elsewhere are not given to the garbage collector."""
     await bench.client.create(NAMESPACES, namespace("away"))
     owner = await bench.client.create(CONFIG_MAPS, config_map("owner", owner_namespace))
-    engine = Engine(bench.client, SET, owner=owner)
+    engine = Engine(bench.client, SET, owners=Owners(owner))
     await engine.apply([config_map("c", "home"), config_map("c", "away")])
 
     owned = {

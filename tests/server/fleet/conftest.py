@@ -1,4 +1,4 @@
-"""A hub with the fleet's CRDs, shared by the tests of a module."""
+"""A hub with everything that `init` gives it, shared by the tests of a module."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,26 +6,24 @@ from collections.abc import AsyncIterator
 import pytest
 
 from knfleet.api.core import CRDS
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
-from knfleet.api.meta import Object
+from knfleet.api.fleetcrds import spoke_definitions
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from tests.ground import Pool
-from tests.waiting import until
+from tests.server.fleet import hubs
 
 
 @pytest.fixture(scope="module")
 def fleet_connection(pool: Pool) -> Connection:
-    """The administrator's connection to a hub that serves all kinds of the fleet."""
+    """The administrator's connection to a hub on which everything is installed."""
 
     async def install() -> Connection:
         (lent,) = await pool.lend(1)
-        async with Client(lent.connection) as hub:
-            wanted = [*definitions(), *hub_definitions(), *spoke_definitions()]
-            await asyncio.gather(*(hub.apply(CRDS, each) for each in wanted))
-            for each in wanted:
-                await established(hub, each["metadata"]["name"])
+        async with Client(lent.connection) as client:
+            await hubs.install(client)
+            for each in spoke_definitions():
+                await client.apply(CRDS, each)
+                await hubs.established(client, each["metadata"]["name"])
         return lent.connection
 
     return asyncio.run(install())
@@ -33,17 +31,12 @@ def fleet_connection(pool: Pool) -> Connection:
 
 @pytest.fixture
 async def fleet(fleet_connection: Connection) -> AsyncIterator[Client]:
-    """The administrator's client of a hub that serves all kinds of the fleet."""
-    async with Client(fleet_connection) as hub:
-        yield hub
+    """The administrator's client of such a hub."""
+    async with Client(fleet_connection) as client:
+        yield client
 
 
-async def established(hub: Client, name: str) -> None:
-    """Return when the server serves a kind."""
-
-    async def is_established() -> bool:
-        crd: Object = await hub.get(CRDS, name)
-        said: list[Object] = crd.get("status", {}).get("conditions") or []
-        return any(each["type"] == "Established" and each["status"] == "True" for each in said)
-
-    await until(is_established, f"{name} is served", seconds=30)
+@pytest.fixture
+async def bootstrap(fleet_connection: Connection) -> Connection:
+    """The connection of one who may ask to join."""
+    return await hubs.as_bootstrap(fleet_connection)

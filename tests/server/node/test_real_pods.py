@@ -264,6 +264,26 @@ async def test_an_image_volume_of_our_image_has_our_programs(cluster: Cluster) -
     assert (await cluster.log(pod["metadata"]["name"])).startswith("knfleet, version ")
 
 
+async def test_an_image_volume_of_a_plugins_image_has_our_plugin(cluster: Cluster) -> None:
+    """Ours stands in for the reference one, under every name that documents use for it."""
+    names = ("plugin-binary", "secretreader-plugin", "bin/secretreader-plugin")
+    containers = [
+        script("", command=[f"/plugins/{path}"], name=f"c{number}")
+        | {"volumeMounts": [{"name": "plugins", "mountPath": "/plugins"}]}
+        for number, path in enumerate(names)
+    ]
+    reference = "registry.example/cluster-inventory-api/secretreader:v0.1.0"
+    volume = {"name": "plugins", "image": {"reference": reference}}
+
+    await cluster.job("plugins", containers=containers, volumes=[volume])
+    await cluster.when(JOBS, "plugins", condition("Failed"))
+    [pod] = await cluster.pods_when("app=plugins", lambda pods: len(pods) == 1)
+
+    for number in range(len(names)):
+        said = await cluster.log(pod["metadata"]["name"], f"container=c{number}")
+        assert said.startswith("[secretreader] KUBERNETES_EXEC_INFO is not set")
+
+
 @pytest.fixture
 async def node_pid(cluster: Cluster, pool: Pool) -> AsyncIterator[int]:
     """The node's process; it runs again afterwards."""

@@ -149,6 +149,17 @@ async def test_a_token_is_read(write: Write) -> None:
     assert SECRET not in repr(credential)
 
 
+async def test_a_plugin_in_a_volume_of_a_pod_that_is_a_process_is_found(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path is the pod's, and the pod's volumes are below a folder."""
+    (tmp_path / "plugins").mkdir()
+    write(printing({"token": SECRET}), name="plugins/reader")
+    monkeypatch.setenv("KNFLEET_POD_ROOT", str(tmp_path))
+
+    assert (await ExecPlugin("/plugins/reader").fetch()).token == SECRET
+
+
 async def test_a_certificate_is_read(write: Write) -> None:
     """A certificate with its key, in PEM; nulls are the same as nothing."""
     pair = Authority().client("somebody")

@@ -4,7 +4,7 @@ from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.changes import Why
-from knfleet.apply.desired import defined_kinds, prepare
+from knfleet.apply.desired import Owners, defined_kinds, prepare
 from knfleet.apply.refs import Ref
 from tests.unit.apply.objects import (
     KINDS,
@@ -25,9 +25,16 @@ OWNER: Object = {
 }
 
 
-def only(*objects: Object, owner: Object | None = None) -> Object:
+KEEPER: Object = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "home", "uid": "u2"},
+}
+
+
+def only(*objects: Object, owner: Object | None = None, keeper: Object | None = None) -> Object:
     """The one object that is left of some, ready to be applied."""
-    (each,) = prepare(objects, KINDS, SET, owner).objects.values()
+    (each,) = prepare(objects, KINDS, SET, Owners(owner, keeper)).objects.values()
     return each.manifest
 
 
@@ -46,7 +53,7 @@ def test_the_hash_tells_values_and_owners_apart_but_not_the_order_of_keys() -> N
     """A new rendering of the same is the same."""
 
     def digest(value: Object, owner: Object | None = None) -> str:
-        (each,) = prepare([value], KINDS, SET, owner).objects.values()
+        (each,) = prepare([value], KINDS, SET, Owners(owner)).objects.values()
         return each.digest
 
     one: Object = {**config_map("c"), "data": {"a": "1", "b": "2"}}
@@ -70,6 +77,18 @@ def test_an_owner_owns_only_in_its_own_namespace() -> None:
     assert [each["uid"] for each in at_home["ownerReferences"]] == ["u1"]
     assert "ownerReferences" not in away
     assert "ownerReferences" not in only(cluster_role("r"), owner=OWNER)["metadata"]
+
+
+def test_a_keeper_owns_what_the_owner_owns_and_controls_nothing() -> None:
+    """Garbage collection spares an object while one of its owners is there."""
+    at_home = only(config_map("c"), owner=OWNER, keeper=KEEPER)["metadata"]
+    away = only(config_map("c", "away"), owner=OWNER, keeper=KEEPER)["metadata"]
+
+    assert [(each["uid"], each.get("controller")) for each in at_home["ownerReferences"]] == [
+        ("u1", True),
+        ("u2", None),
+    ]
+    assert "ownerReferences" not in away
 
 
 def test_a_cluster_wide_object_loses_a_namespace_given_by_mistake() -> None:

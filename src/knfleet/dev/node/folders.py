@@ -93,15 +93,23 @@ def mount_paths(container: Object) -> list[str]:
     return [each["mountPath"] for each in rows(container.get("volumeMounts"))]
 
 
-def link_executables(folder: Path) -> None:
-    """Make a folder show our installed programs, at its top and in `bin`, as our image does."""
+def link_executables(folder: Path, image: str) -> None:
+    """Make a folder show our installed programs, at its top and in `bin`, as our images do.
+
+    Under the name `plugin-binary` there is the plugin that the image is named after.
+    """
     programs = Path(sys.executable).parent
+    named = f"{image}-plugin"
+    plugin = named if (programs / named).exists() else "secretreader-plugin"
     for place in (folder, folder / "bin"):
         place.mkdir(parents=True, exist_ok=True)
         for name in our_programs(programs):
             link = place / name
             if not link.is_symlink():
                 link.symlink_to(programs / name)
+        alias = place / "plugin-binary"
+        if not alias.is_symlink():
+            alias.symlink_to(programs / plugin)
 
 
 def our_programs(programs: Path) -> list[str]:

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
-POD_ROOT = "KNFLEET_POD_ROOT"
-"""The environment variable that names the folder with a container's mounts."""
+from knfleet.kube.podroot import POD_ROOT
+
 TOLERANCE_SECONDS = 2.0
 """How far two readings of one start time may differ."""
 PATIENCE_SECONDS = 2.0

@@ -22,7 +22,7 @@ from knfleet.dev.node.command import Rewriter, command_line, program
 from knfleet.dev.node.containers import Container, Surroundings
 from knfleet.dev.node.environment import Facts, NotYet, environment
 from knfleet.dev.node.folders import PodFolder, link_executables, mount, mount_paths
-from knfleet.dev.node.images import is_ours
+from knfleet.dev.node.images import PLUGIN_IMAGES, image_environment, is_ours, repository_name
 from knfleet.dev.node.manifests import (
     annotations_of,
     containers_of,
@@ -32,7 +32,6 @@ from knfleet.dev.node.manifests import (
     restart_policy,
     rows,
 )
-from knfleet.dev.node.orphans import POD_ROOT
 from knfleet.dev.node.probes import Probe, Prober, probe_of
 from knfleet.dev.node.processes import Launch
 from knfleet.dev.node.references import NamespaceStore
@@ -40,6 +39,7 @@ from knfleet.dev.node.simulated import container_status
 from knfleet.dev.node.status import PodReport, waiting
 from knfleet.dev.node.tokens import Tokens
 from knfleet.dev.node.volumes import Sources, Unsupported, contents, publish
+from knfleet.kube.podroot import POD_ROOT
 
 BIND_ADDRESS = "KNFLEET_BIND_ADDRESS"
 """The environment variable that names the address to listen on."""
@@ -212,7 +212,7 @@ class RealPod:
         """The variables that every container has."""
         server = urlsplit(self.host.api_server)
         programs = str(Path(sys.executable).parent)
-        return {
+        return image_environment() | {
             "PATH": os.pathsep.join([programs, os.environ.get("PATH", os.defpath)]),
             "HOME": str(self.folder.path),
             "TMPDIR": str(self.folder.tmp),
@@ -248,11 +248,11 @@ class RealPod:
     def show_image(self, volume: Object, folder: Path) -> None:
         """Fill an image volume, if it is of an image of ours."""
         reference = volume["image"].get("reference", "")
-        if not is_ours(reference, self.host.images):
+        if not is_ours(reference, (*self.host.images, *PLUGIN_IMAGES)):
             raise Unsupported(
                 f'volume "{volume["name"]}": the dev node has no files of the image {reference}'
             )
-        link_executables(folder)
+        link_executables(folder, repository_name(reference))
 
     async def keep_volumes_fresh(self) -> None:
         """Publish volumes again when their sources changed, and tokens before they end."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from knfleet.dev.node.orphans import POD_ROOT, kill_orphans, orphans, write_pid_file
+from knfleet.dev.node.orphans import kill_orphans, orphans, write_pid_file
+from knfleet.kube.podroot import POD_ROOT
 
 SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]
 

@@ -1,31 +1,23 @@
-"""What `knfleet demo` shows of Knative: installed on the hub by custom resources, and removed."""
+"""The steps of `knfleet demo`: install Knative by a custom resource, remove it, look for more."""
 
 import asyncio
 import contextlib
 import re
-import signal
-import sys
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 
-import psutil
 from msgspec import Struct
 
 from knfleet.api.conditions import READY
-from knfleet.api.core import NAMESPACES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items, part
-from knfleet.dev import ports
-from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress
 from knfleet.dev.reset import Thing, contents
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.release.errors import ReleaseError
-from knfleet.release.sources import GoModule
 
 STEP_SECONDS = 120.0
 POLL_SECONDS = 0.1
@@ -34,6 +26,8 @@ OTHERS = frozenset(
     {"apiservices", "customresourcedefinitions", "endpoints", "endpointslices", "events", "leases"}
 )
 """Kinds that the cluster writes by itself, or that stay on purpose."""
+OF_EVERY_NAMESPACE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")})
+"""What the cluster puts into a new namespace, sooner or later."""
 
 
 class Wanted(Struct, frozen=True):
@@ -43,6 +37,8 @@ class Wanted(Struct, frozen=True):
     resource: Resource
     key: Key
     spec: Object
+    place: str = "hub"
+    """The cluster that it is installed on."""
 
     def manifest(self, version: str) -> Object:
         """The custom resource at a version."""
@@ -64,62 +60,6 @@ SERVING = Wanted(
     },
 )
 EVENTING = Wanted("Knative Eventing", EVENTINGS, Key("knative-eventing", "knative-eventing"), {})
-BOTH = (SERVING, EVENTING)
-
-
-async def show_knative(ground: Ground, progress: Progress) -> None:
-    """Install both components on the hub, upgrade them, remove them; nothing stays but CRDs."""
-    try:
-        releases = await GoModule().fetch()
-    except ReleaseError as error:
-        progress.say(f"Knative is not shown, for want of its release files: {error}")
-        return
-    connection = ground.connection("hub")
-    async with Client(connection) as client, operator(ground, str(releases)) as process:
-        await served(client)
-        for wanted in BOTH:
-            home: Object = {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": wanted.key.namespace},
-            }
-            await client.apply(NAMESPACES, home)
-        before = set(await contents(client))
-        for version in ("1.22", "1.23"):
-            verb = "installing" if version == "1.22" else "upgrading to"
-            progress.say(f"hub: {verb} Knative {version} by custom resources")
-            await together(*(install(client, each, version, progress) for each in BOTH))
-        megabytes = process.memory_info().rss >> 20
-        progress.say(f"hub: the operator uses {megabytes} MB; now both are deleted")
-        await together(*(remove(client, each, progress) for each in BOTH))
-        await nothing_left(client, before, progress)
-
-
-@asynccontextmanager
-async def operator(ground: Ground, releases: str) -> AsyncGenerator[psutil.Process]:
-    """The operator as a process of its own, ended with the demo."""
-    folder = ground.folder
-    (port,) = ports.reserve(1, ground.port_range, folder.state_file)
-    kubeconfig = folder.cluster("hub") / "admin.kubeconfig"
-    folder.logs.mkdir(exist_ok=True)
-    with (folder.logs / "operator.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "knfleet", "operator", "--kubeconfig", str(kubeconfig)),
-            *("--disable-ha", "--install-crds", f"--health-port={port}", "--releases", releases),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield psutil.Process(process.pid)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), 15)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
 
 
 async def served(client: Client) -> None:
@@ -133,13 +73,27 @@ async def served(client: Client) -> None:
                 await asyncio.sleep(POLL_SECONDS)
 
 
+async def wait_for(
+    client: Client, wanted: Wanted, holds: Callable[[Object], bool], problem: str
+) -> Object:
+    """Watch a custom resource until something holds of it; it as it is then."""
+    async with limit(problem):
+        only = f"metadata.name={wanted.key.name}"
+        events = client.watch(wanted.resource, wanted.key.namespace, fields=only)
+        async with aclosing(events):
+            async for event in events:
+                if event.type != "BOOKMARK" and holds(event.object):
+                    return event.object
+    raise GroundError(problem)
+
+
 async def together(*work: Coroutine[None, None, None]) -> None:
     """Do some things at the same time; the first error is the demo's."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:
                 group.create_task(each)
-    except* GroundError as errors:
+    except* (GroundError, KubeError) as errors:
         raise errors.exceptions[0] from None
 
 
@@ -148,26 +102,24 @@ async def install(client: Client, wanted: Wanted, version: str, progress: Progre
     started = time.monotonic()
     applied = await client.apply(wanted.resource, wanted.manifest(version))
     generation: int = applied["metadata"]["generation"]
-    status: Object = {}
-    async with limit(f"{wanted.title} {version} does not become ready"):
-        events = client.watch(wanted.resource, wanted.key.namespace)
-        async with aclosing(events):
-            async for event in events:
-                status = part(event.object, "status")
-                ready = ready_condition(event.object)
-                tell(wanted, ready.get("message", ""), progress)
-                is_seen = status.get("observedGeneration") == generation
-                at_version = str(status.get("version", "")).startswith(version)
-                if is_seen and at_version and ready.get("status") == "True":
-                    break
+
+    def is_ready(manifest: Object) -> bool:
+        status, ready = part(manifest, "status"), condition(manifest, READY)
+        tell(wanted, ready.get("message", ""), progress)
+        is_seen = status.get("observedGeneration") == generation
+        at_version = str(status.get("version", "")).startswith(version)
+        return is_seen and at_version and ready.get("status") == "True"
+
+    problem = f"{wanted.title} {version} does not become ready"
+    status = part(await wait_for(client, wanted, is_ready, problem), "status")
     seconds = time.monotonic() - started
     installed = status.get("version", "")
-    progress.say(f"hub: {wanted.title} {installed} is ready after {seconds:.1f} s")
+    progress.say(f"{wanted.place}: {wanted.title} {installed} is ready after {seconds:.1f} s")
 
 
-def ready_condition(manifest: Object) -> Object:
-    """What a custom resource says about being ready."""
-    found = [each for each in items(manifest, "status", "conditions") if each["type"] == READY]
+def condition(manifest: Object, type_: str) -> Object:
+    """What a custom resource says about one thing."""
+    found = [each for each in items(manifest, "status", "conditions") if each["type"] == type_]
     return found[0] if found else {}
 
 
@@ -175,7 +127,9 @@ def tell(wanted: Wanted, message: str, progress: Progress) -> None:
     """Show how many workloads are ready."""
     found = NUMBERS.search(message)
     if found is not None:
-        progress.advance(f"{wanted.title}: workloads ready", int(found[1]), int(found[2]))
+        progress.advance(
+            f"{wanted.place}: {wanted.title}: workloads ready", int(found[1]), int(found[2])
+        )
 
 
 async def remove(client: Client, wanted: Wanted, progress: Progress) -> None:
@@ -189,10 +143,12 @@ async def remove(client: Client, wanted: Wanted, progress: Progress) -> None:
             except NotFound:
                 break
             await asyncio.sleep(POLL_SECONDS)
-    progress.say(f"hub: {wanted.title} is removed after {time.monotonic() - started:.1f} s")
+    progress.say(
+        f"{wanted.place}: {wanted.title} is removed after {time.monotonic() - started:.1f} s"
+    )
 
 
-async def nothing_left(client: Client, before: set[Thing], progress: Progress) -> None:
+async def nothing_left(client: Client, before: set[Thing], place: str, progress: Progress) -> None:
     """Make sure that only CRDs have stayed."""
     left: list[Thing] = []
     try:
@@ -204,13 +160,18 @@ async def nothing_left(client: Client, before: set[Thing], progress: Progress) -
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         names = ", ".join(f"{each.resource} {each.key}" for each in left[:5])
-        raise GroundError(f"{len(left)} objects are left on the hub: {names}") from None
-    progress.say("hub: nothing is left of it but CustomResourceDefinitions")
+        raise GroundError(f"{len(left)} objects are left on {place}: {names}") from None
+    progress.say(f"{place}: nothing is left of it but CustomResourceDefinitions")
 
 
 def leftovers(things: set[Thing]) -> list[Thing]:
     """What should not have stayed."""
-    return sorted(each for each in things if each.resource.plural not in OTHERS)
+    return sorted(
+        each
+        for each in things
+        if each.resource.plural not in OTHERS
+        and (each.resource.plural, each.key.name) not in OF_EVERY_NAMESPACE
+    )
 
 
 @asynccontextmanager

@@ -1,0 +1,108 @@
+"""Running the plugin of one spoke: when, how often, and how long it took.
+
+Plugins are programs, so a thousand spokes that start together would start a thousand of them. They
+take turns; but a turn is short, whatever the plugin does with it, so that plugins which hang hold
+nobody up.
+"""
+
+import asyncio
+import math
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from knfleet.access.providers import stamp_of
+from knfleet.kube.credentials import SKEW, Credential
+from knfleet.kube.execplugin import ExecPlugin
+
+TURN_SECONDS = 1.0
+"""How long a plugin counts as starting; after that, it may as well be waiting for something."""
+AHEAD_SECONDS = 60.0
+"""How long before a credential is needed the next one is fetched, at most."""
+
+
+class Turns:
+    """Lets so many plugins start at once."""
+
+    def __init__(self, places: int = 0, turn_seconds: float = TURN_SECONDS) -> None:
+        self.free = asyncio.Semaphore(places or max(8, 4 * (os.cpu_count() or 1)))
+        self.turn_seconds = turn_seconds
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """Wait for a turn; it ends with the block, or before."""
+        await self.free.acquire()
+        ending = asyncio.get_running_loop().call_later(self.turn_seconds, self.free.release)
+        try:
+            yield
+        finally:
+            # A timer that has gone off has given the turn back already.
+            if ending.when() > asyncio.get_running_loop().time():
+                ending.cancel()
+                self.free.release()
+
+
+class PluginRuns:
+    """The plugin of one spoke as a source of credentials, with what is known about its runs."""
+
+    def __init__(self, plugin: ExecPlugin, turns: Turns) -> None:
+        self.plugin = plugin
+        self.turns = turns
+        self.count = 0
+        self.failures = 0
+        self.seconds = 0.0
+        """How long all runs took together."""
+        self.running_since: float | None = None
+        self.stamp: object = None
+        """What the program was when it was run last."""
+        self.ahead_at = math.inf
+        """When to fetch the next credential, while the current one still serves."""
+
+    async def fetch(self) -> Credential:
+        """Run the plugin."""
+        loop = asyncio.get_running_loop()
+        self.stamp = program_stamp(self.plugin)
+        self.count += 1
+        self.running_since = started = loop.time()
+        try:
+            async with self.turns.turn():
+                started = loop.time()
+                credential = await self.plugin.fetch()
+        except BaseException:
+            self.failures += 1
+            raise
+        finally:
+            self.running_since = None
+            self.seconds += loop.time() - started
+        self.ahead_at = loop.time() + ahead_seconds(credential, datetime.now(UTC))
+        return credential
+
+    def is_other_program(self) -> bool:
+        """Whether the program was replaced since it was run."""
+        return self.count > 0 and program_stamp(self.plugin) != self.stamp
+
+    def wants_run(self) -> bool:
+        """Whether it is time for the next credential, before anybody waits for it."""
+        return asyncio.get_running_loop().time() >= self.ahead_at or self.is_other_program()
+
+
+def program_stamp(plugin: ExecPlugin) -> object:
+    """What tells two versions of a plugin's program apart; None when there is no program."""
+    found = shutil.which(plugin.command) if "/" not in plugin.command else plugin.command
+    if not found:
+        return None
+    path = Path(found)
+    stamp = stamp_of(path)
+    return None if stamp is None else (stamp, os.access(path, os.X_OK))
+
+
+def ahead_seconds(credential: Credential, now: datetime) -> float:
+    """In how many seconds the credential after this one is to be fetched."""
+    if credential.expires is None:
+        return math.inf
+    life = (credential.expires - now).total_seconds()
+    skew = min(SKEW.total_seconds(), life / 2)
+    return max(0.0, life - skew - min(AHEAD_SECONDS, life / 4))

@@ -1,0 +1,359 @@
+"""One connection to a spoke, from its first try to its end: connect, probe, breaker.
+
+A session is about one way in (`Access`) and one cluster (the uid of its kube-system). When either
+changes, it ends for good, and its client with it. As long as the spoke does not answer, requests of
+the client fail at once and watches wait; everything that was under way is cut. After a loss nothing
+is written before the uid was read again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from knfleet.access.login import PluginRuns, Turns
+from knfleet.access.preflight import Seen, kube_system_uid, look, objection
+from knfleet.access.reasons import (
+    ACCESS_PROVIDER_FAILED,
+    REMOTE_CLIENT_CREATION_FAILED,
+    AccessError,
+)
+from knfleet.access.resolver import Access
+from knfleet.access.states import Phase, Verdict, cluster_name, failure, replaced
+from knfleet.api.meta import ClusterName, Key, Resource
+from knfleet.kube import versions
+from knfleet.kube.client import Client, Options
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import (
+    CredentialError,
+    KubeError,
+    NetworkError,
+    Throttled,
+    Unanswered,
+    Unauthorized,
+)
+from knfleet.kube.options import SILENT, Observer, Use
+from knfleet.kube.retry import backoff
+from knfleet.runtime.logs import log
+
+
+class Timing(Struct, frozen=True):
+    """How often, and how long, in seconds."""
+
+    probe: float = 10.0
+    """Between two probes of a spoke that is up."""
+    soonest: float = 1.0
+    """Between two probes when something went wrong in between."""
+    answer: float = 4.0
+    """How long a probe may take, unless the spoke is known to be slow."""
+    slow_answer: float = 12.0
+    """How long a probe of a slow spoke may take."""
+    connect: float = 10.0
+    """How long each request of a new connection may take."""
+    retry: float = 0.5
+    """The longest wait after the first failure; it doubles with each further one."""
+    retry_limit: float = 10.0
+    plugin_retry_limit: float = 15.0
+    patience: float = 10.0
+    """How long somebody who wants to use a spoke waits for a connection that is being made."""
+    look: float = 1.0
+    """How often to see whether a plugin that failed was replaced."""
+
+
+class Setup(Struct, frozen=True):
+    """What all sessions are made with; nothing in it can be held by one of them."""
+
+    turns: Turns
+    observe: Observer = SILENT
+    before_write: Callable[[], None] = lambda: None
+    minimum: str = versions.MINIMUM
+    """The oldest Kubernetes that is accepted."""
+    timing: Timing = Timing()
+
+
+NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
+"""Why a watch breaks off when the spoke may have gone."""
+
+
+class Session:
+    """One connection; the gate and the observer of its client."""
+
+    def __init__(self, profile: Key, access: Access, setup: Setup, stirred: Callable[[], None]):
+        self.profile = profile
+        self.access = access
+        self.setup = setup
+        self.stirred = stirred
+        self.runs = PluginRuns(access.plugin, setup.turns)
+        options = Options(observe=self, before_write=setup.before_write, gate=self)
+        connection = Connection(cluster_name(profile), access.endpoint, self.runs)
+        self.client = Client(connection, options)
+        self.probing = self.client.urgent
+        self.login = self.client.transport.login
+        self.verdict = Verdict(Phase.CONNECTING)
+        self.seen: Seen | None = None
+        """What the spoke said when it was connected to last; None before the first time."""
+        self.answering = False
+        self.troubles = 0
+        """How often something went wrong."""
+        self.cleared = 0
+        """How many of the troubles the uid was read after."""
+        self.confirmed_at = 0.0
+        """When the uid was read last."""
+        self.ended: AccessError | None = None
+        self.last_contact: datetime | None = None
+        self.latency = 0.0
+        self.failures = 0
+        self.failed_with: KubeError | None = None
+        self.failed: dict[str, int] = {}
+        """How many tries failed in all, by reason."""
+        self.woken = asyncio.Event()
+        self.changed = asyncio.Event()
+
+    @property
+    def doubt(self) -> bool:
+        """Whether something went wrong since the uid was read."""
+        return self.troubles != self.cleared
+
+    @property
+    def where(self) -> str:
+        """The spoke, for messages."""
+        return f"ClusterProfile {self.profile}: {self.access.endpoint.server}"
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled, or until it leads to another cluster."""
+        try:
+            while self.ended is None:
+                await self.connect()
+                if self.answering and self.verdict.phase is Phase.UP:
+                    await self.stay_up()
+                else:
+                    await self.pause()
+        finally:
+            await self.client.close()
+
+    def end(self, why: AccessError) -> None:
+        """No request is sent any more; their callers are told why."""
+        if self.ended is not None:
+            return
+        self.ended = why
+        self.answering = False
+        self.move(Verdict(Phase.CLOSED, why.reason, str(why)))
+
+    def hurry(self) -> None:
+        """Look at the spoke now, not later."""
+        self.woken.set()
+
+    def move(self, verdict: Verdict) -> None:
+        """Take up a new state, and tell everybody who waits for one."""
+        self.verdict = verdict
+        self.wake()
+        self.stirred()
+
+    def wake(self) -> None:
+        """Have everybody look again who waits at the gate."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def connect(self) -> None:
+        """Try once to get all answers that are needed."""
+        loop = asyncio.get_running_loop()
+        self.woken.clear()
+        troubles = self.troubles
+        if isinstance(self.failed_with, CredentialError | Unauthorized):
+            self.login.renew()
+        try:
+            # A plugin has its own time limit, longer than a server's.
+            await self.login.current()
+            started = loop.time()
+            seen = await look(self.probing, self.setup.timing.connect)
+        except KubeError as error:
+            self.lose(error)
+            return
+        self.latency = (loop.time() - started) / 2
+        self.confirmed_at, self.cleared = loop.time(), troubles
+        self.answered(seen)
+
+    def answered(self, seen: Seen) -> None:
+        """The spoke gave all answers."""
+        if self.seen is not None and self.seen.uid != seen.uid:
+            self.end(replaced(self.profile, self.seen.uid, seen.uid))
+            return
+        self.seen = seen
+        self.contact()
+        self.answering = True
+        objected = objection(seen, self.where, self.setup.minimum)
+        if objected is not None:
+            self.count_failure(objected.reason)
+            self.failed_with = objected
+            if self.failures == 1:
+                log.warning("spoke cannot be used", profile=str(self.profile), error=str(objected))
+            self.move(Verdict(Phase.REFUSED, objected.reason, str(objected)))
+            return
+        self.failures, self.failed_with = 0, None
+        remark = "" if seen.uid else UNKNOWN_UID
+        log.info("spoke is up", profile=str(self.profile), version=seen.version, remark=remark)
+        self.move(Verdict(Phase.UP, message=remark))
+
+    def lose(self, error: KubeError) -> None:
+        """The spoke cannot be used: close the gate, and cut what is under way."""
+        if isinstance(error, Unanswered) and not self.login.is_fresh():
+            command = self.access.plugin.command
+            error = CredentialError(f"credential plugin {command} does not answer: {error}")
+        verdict = failure(error, self.profile, self.access)
+        self.count_failure(verdict.reason)
+        self.failed_with = error
+        if self.answering or self.failures == 1:
+            log.warning("spoke cannot be used", profile=str(self.profile), error=verdict.message)
+        self.answering = False
+        self.client.transport.cut()
+        self.move(verdict)
+
+    def count_failure(self, reason: str) -> None:
+        """One more try came to nothing."""
+        self.failures += 1
+        self.failed[reason] = self.failed.get(reason, 0) + 1
+
+    async def pause(self) -> None:
+        """Wait before the next try, longer each time; a new plugin ends the wait."""
+        timing = self.setup.timing
+        about_plugin = isinstance(self.failed_with, CredentialError | Unauthorized)
+        limit = timing.plugin_retry_limit if about_plugin else timing.retry_limit
+        left = backoff(self.failures, base=timing.retry, limit=limit)
+        while left > 0 and not self.woken.is_set():
+            step = min(left, timing.look) if about_plugin else left
+            await self.wait_woken(step)
+            left -= step
+            if about_plugin and self.runs.is_other_program():
+                return
+
+    async def wait_woken(self, seconds: float) -> None:
+        """Wait until somebody is in a hurry, but not for ever."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.woken.wait()
+        except TimeoutError:
+            pass
+
+    async def stay_up(self) -> None:
+        """Probe until a probe fails; meanwhile fetch credentials before they are needed."""
+        timing = self.setup.timing
+        async with asyncio.TaskGroup() as group:
+            keeping = group.create_task(self.keep_login())
+            while self.answering:
+                await self.wait_woken(timing.probe - timing.soonest)
+                self.woken.clear()
+                await self.probe()
+                if self.answering:
+                    await asyncio.sleep(timing.soonest)
+            keeping.cancel()
+
+    async def probe(self) -> None:
+        """Ask once whether the spoke is there, and still the same."""
+        assert self.seen is not None
+        timing = self.setup.timing
+        loop = asyncio.get_running_loop()
+        started, troubles = loop.time(), self.troubles
+        deadline = min(timing.slow_answer, max(timing.answer, 2 * self.latency))
+        try:
+            uid = await kube_system_uid(self.probing, deadline)
+        except Throttled:
+            # An answer, if not the one that was asked for.
+            self.contact()
+            if self.doubt:
+                self.hurry()
+            return
+        except KubeError as error:
+            self.lose(error)
+            return
+        self.latency = loop.time() - started
+        self.confirmed_at = loop.time()
+        self.contact()
+        if uid != self.seen.uid:
+            self.end(replaced(self.profile, self.seen.uid, uid))
+        elif self.cleared != troubles:
+            self.cleared = troubles
+            self.wake()
+
+    async def keep_login(self) -> None:
+        """Fetch each credential while the one before still serves."""
+        while True:
+            await asyncio.sleep(min(self.setup.timing.probe, 5.0))
+            if self.runs.wants_run():
+                outcome = await self.login.shared_refresh()
+                if isinstance(outcome, KubeError):
+                    log.warning("next login failed", profile=str(self.profile), error=str(outcome))
+                    await asyncio.sleep(self.setup.timing.plugin_retry_limit)
+
+    def contact(self) -> None:
+        """The spoke answered."""
+        self.last_contact = datetime.now(UTC)
+
+    async def enter(self, use: Use) -> None:
+        """The gate of the client: open while the spoke answers and is known to be the same."""
+        while True:
+            if self.ended is not None:
+                raise AccessError(self.ended.reason, str(self.ended))
+            if use is Use.WRITE and self.is_cut_off():
+                self.suspect()
+            if self.answering and not (self.doubt and use is Use.WRITE):
+                return
+            if not self.answering and use is not Use.WATCH:
+                raise self.not_up()
+            await self.changed.wait()
+
+    def is_cut_off(self) -> bool:
+        """Whether no connection is left over from when the uid was read.
+
+        There always is one, kept open by the probes, unless the other side closed it; and then the
+        next one may lead to another cluster.
+        """
+        age = asyncio.get_running_loop().time() - self.confirmed_at
+        return age > self.setup.timing.soonest and not self.client.transport.sockets.connected()
+
+    def not_up(self) -> AccessError:
+        """What to tell whoever wants to use the spoke now."""
+        if self.verdict.phase is not Phase.CONNECTING or self.verdict.reason:
+            return AccessError(self.verdict.reason, self.verdict.message)
+        if self.runs.running_since is not None:
+            command = self.access.plugin.command
+            text = f"getting credentials: credential plugin {command} has not answered yet"
+            building = f"failed to build config from ClusterProfile {self.profile}"
+            return AccessError(
+                ACCESS_PROVIDER_FAILED,
+                f"{building}: {text}; it is stopped after"
+                f" {self.access.plugin.timeout_seconds:g} s, then run again",
+            )
+        return AccessError(
+            REMOTE_CLIENT_CREATION_FAILED, f"{self.where} has not answered yet; still trying"
+        )
+
+    def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
+        """An attempt ended: without an answer, the spoke is looked at before the next write."""
+        self.setup.observe.request(cluster, verb, code, seconds)
+        if code == 0:
+            self.suspect()
+        elif verb != "watch":
+            self.contact()
+
+    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+        """A watch ended; when it broke off, so may have the spoke."""
+        self.setup.observe.watch_restarted(cluster, resource, why)
+        if why in NETWORK_TROUBLE:
+            self.suspect()
+
+    def credential_refreshed(self, cluster: ClusterName) -> None:
+        """The plugin brought a new credential."""
+        self.setup.observe.credential_refreshed(cluster)
+
+    def suspect(self) -> None:
+        """Something went wrong: find out soon."""
+        if self.answering:
+            self.troubles += 1
+            self.hurry()
+
+
+UNKNOWN_UID = (
+    "the credentials may not read the namespace kube-system, so that another cluster at the same"
+    " address could not be told apart; grant get on it"
+)

@@ -1,0 +1,281 @@
+"""All spokes of this process: what the controllers ask when they want to reach a cluster.
+
+A profile is read by an informer, so asking costs nothing. A spoke is connected to while somebody
+uses it; each has a lifetime of its own, and whatever happens to it happens to no other.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct
+
+from knfleet.access.login import Turns
+from knfleet.access.providers import Provider, ProviderFile
+from knfleet.access.reasons import (
+    CLUSTER_PROFILE_NOT_FOUND,
+    CLUSTER_PROFILE_UNAVAILABLE,
+    MULTICLUSTER_DISABLED,
+    REMOTE_CLIENT_CREATION_FAILED,
+    AccessError,
+)
+from knfleet.access.resolver import Access, check_health, resolve
+from knfleet.access.session import Setup, Timing
+from knfleet.access.spoke import Live, Spoke, not_yet_resolved, provider_closed
+from knfleet.access.states import SpokeState
+from knfleet.api.inventory import PROFILES, ClusterProfile
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import DecodeError, decode
+from knfleet.kube import versions
+from knfleet.kube.client import Client
+from knfleet.kube.errors import NotFound
+from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.options import SILENT, Observer
+from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Component, Lifetime, Manager
+
+LOOK_SECONDS = 1.0
+"""How often to see whether profiles can be read, as long as they could not."""
+RESTART_SECONDS = 10.0
+"""How long a spoke is left alone after a fault of ours."""
+
+
+class Lifetimes(Protocol):
+    """Begins a part of the process that can end alone; `Manager.lifetime` is one."""
+
+    def __call__(
+        self, name: str, crashed: Callable[[BaseException], None] | None = None
+    ) -> Lifetime:
+        """Begin it."""
+        ...
+
+
+class Policy(Struct, frozen=True):
+    """What holds for all spokes."""
+
+    observe: Observer = SILENT
+    before_write: Callable[[], None] = lambda: None
+    minimum: str = versions.MINIMUM
+    """The oldest Kubernetes that is accepted."""
+    timing: Timing = Timing()
+
+
+DEFAULTS = Policy()
+
+
+class Spokes:
+    """All spokes in use, by the key of their profile."""
+
+    def __init__(
+        self,
+        hub: Client,
+        providers: ProviderFile | None,
+        *,
+        lifetime: Lifetimes,
+        policy: Policy = DEFAULTS,
+    ) -> None:
+        self.providers = providers
+        self.lifetime = lifetime
+        self.setup = Setup(
+            Turns(), policy.observe, policy.before_write, policy.minimum, policy.timing
+        )
+        self.profiles = Informer(hub, PROFILES, trim=without_managed_fields)
+        self.profiles.on_change(self.profile_changed)
+        self.spokes: dict[Key, Spoke] = {}
+        self.lifetimes: dict[Key, Lifetime] = {}
+        self.handlers: list[Callable[[Key], None]] = []
+        self.stopping = asyncio.Event()
+        if providers is not None:
+            providers.on_change(self.aim_all)
+
+    def join(self, manager: Manager) -> None:
+        """Run with a process."""
+        manager.add(self, "spokes")
+        if self.providers is not None:
+            manager.add(self.profiles, "profiles")
+            manager.add(self.providers, "providers")
+
+    def on_change(self, handler: Callable[[Key], None]) -> None:
+        """Call a function with the key of each profile in use whose spoke stands differently."""
+        self.handlers.append(handler)
+
+    async def run(self) -> None:
+        """See to it that users learn when profiles can be read; until `stop`."""
+        known = ""
+        while not self.stopping.is_set():
+            failing = self.profiles.failing
+            readable = self.providers is None or self.profiles.synced.is_set()
+            now = "read" if readable else str(failing or "")
+            if now != known:
+                known = now
+                self.aim_all()
+                if failing is not None and not readable:
+                    log.warning("ClusterProfile API not available; still trying", error=now)
+            # Once profiles are read, the informer itself tells of every change.
+            await happens(self.stopping, None if readable else LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Let nobody begin anything on a spoke any more; what is under way goes on."""
+        self.stopping.set()
+        for spoke in self.spokes.values():
+            spoke.dismiss()
+
+    def use(self, profile: Key, holder: str) -> None:
+        """Stay connected to a profile's cluster for somebody, until they leave."""
+        spoke = self.spokes.get(profile)
+        if spoke is None:
+            spoke = self.spokes[profile] = Spoke(profile, self.setup, self.tell)
+            spoke.aim(*self.way_to(profile))
+            self.start(profile, spoke)
+        spoke.holders.add(holder)
+
+    def leave(self, profile: Key, holder: str) -> None:
+        """Somebody has no use for a cluster any more; the last one closes the connection."""
+        spoke = self.spokes.get(profile)
+        if spoke is None:
+            return
+        spoke.holders.discard(holder)
+        if not spoke.holders:
+            del self.spokes[profile]
+            spoke.told = nobody
+            if (lifetime := self.lifetimes.pop(profile, None)) is not None:
+                lifetime.end()
+
+    def start(self, profile: Key, spoke: Spoke) -> None:
+        """Let a spoke live."""
+        lifetime = self.lifetime(f"spoke {profile}", partial(self.crashed, profile, spoke))
+        self.lifetimes[profile] = lifetime
+        component: Component = spoke
+        lifetime.add(component, "connection")
+
+    def crashed(self, profile: Key, spoke: Spoke, error: BaseException) -> None:
+        """A fault of ours ended a spoke's life: it begins anew, and no other notices."""
+        log.error("spoke crashed; it is started again", profile=str(profile), exc_info=error)
+        if self.spokes.get(profile) is not spoke:
+            return
+        del self.lifetimes[profile]
+        spoke.closed = False
+        text = f"ClusterProfile {profile}: failed to create remote kube client: a fault of knfleet,"
+        remedy = f"see its log; it is tried again after {RESTART_SECONDS:g} s"
+        spoke.aim(None, AccessError(REMOTE_CLIENT_CREATION_FAILED, f"{text} {remedy}"))
+        asyncio.get_running_loop().call_later(RESTART_SECONDS, self.restart, profile, spoke)
+
+    def restart(self, profile: Key, spoke: Spoke) -> None:
+        """Begin a spoke's life anew, unless nobody uses it any more."""
+        if self.spokes.get(profile) is spoke and not self.stopping.is_set():
+            spoke.aim(*self.way_to(profile))
+            self.start(profile, spoke)
+
+    async def live(self, profile: Key, *, even_unhealthy: bool = False) -> Live:
+        """The cluster of a profile that somebody uses; waits a while for one that is connecting.
+
+        Raises `AccessError`. With `even_unhealthy`, for removal, also a cluster whose profile is
+        not healthy or gone, or that must not be installed on, as long as it answers.
+        """
+        if self.stopping.is_set():
+            raise provider_closed()
+        spoke = self.spokes.get(profile)
+        if spoke is None:
+            raise not_yet_resolved(profile)
+        return await spoke.live(even_unhealthy=even_unhealthy)
+
+    def state(self, profile: Key) -> SpokeState | None:
+        """How the spoke of a profile stands; None when nobody uses it."""
+        spoke = self.spokes.get(profile)
+        return None if spoke is None else spoke.state()
+
+    def states(self) -> list[SpokeState]:
+        """How all spokes in use stand."""
+        return [spoke.state() for spoke in self.spokes.values()]
+
+    def profile(self, key: Key) -> Object | None:
+        """A profile as it was last read."""
+        return self.profiles.get(key)
+
+    def tell(self, profile: Key) -> None:
+        """Tell everybody who wants to know; not at the end, which is nobody's fault."""
+        if not self.stopping.is_set():
+            for handler in self.handlers:
+                handler(profile)
+
+    def profile_changed(self, change: Change) -> None:
+        """Look again at the way to a cluster; most changes are heartbeats and change nothing."""
+        if (spoke := self.spokes.get(change.key)) is not None:
+            spoke.aim(*self.way_to(change.key, spoke.access))
+
+    def aim_all(self) -> None:
+        """Look again at the ways to all clusters."""
+        for profile, spoke in list(self.spokes.items()):
+            spoke.aim(*self.way_to(profile, spoke.access))
+
+    def way_to(
+        self, key: Key, last: Access | None = None
+    ) -> tuple[Access | None, AccessError | None]:
+        """The way to a profile's cluster and what is in the way.
+
+        When the profile shows none, the last way stays, so that what was installed can still be
+        removed; unless its provider is not in the file any more.
+        """
+        if self.providers is None:
+            return None, AccessError(
+                MULTICLUSTER_DISABLED,
+                f"failed to build config from ClusterProfile {key}: multi-cluster support is"
+                " disabled: set --clusterprofile-provider-file to enable",
+            )
+        providers = self.providers.providers
+        if last is not None and all(provider.name != last.provider for provider in providers):
+            last = None
+        manifest = self.profiles.get(key)
+        if manifest is None:
+            return last, self.why_no_profile(key)
+        try:
+            profile = decode(manifest, ClusterProfile)
+        except DecodeError as error:
+            text = f"failed to get ClusterProfile {key}: {error}; goes on when it is corrected"
+            return last, AccessError(CLUSTER_PROFILE_UNAVAILABLE, text)
+        return way_in(profile, providers, last)
+
+    def why_no_profile(self, key: Key) -> AccessError:
+        """What to say about a profile that is not there."""
+        failing = self.profiles.failing
+        if isinstance(failing, NotFound):
+            text = "the ClusterProfile API is not installed on the hub; goes on when it is"
+            reason = CLUSTER_PROFILE_NOT_FOUND
+        elif self.profiles.synced.is_set():
+            text = "not found; goes on when it is created"
+            reason = CLUSTER_PROFILE_NOT_FOUND
+        elif failing is not None:
+            text, reason = f"{failing}; still trying", CLUSTER_PROFILE_UNAVAILABLE
+        else:
+            return not_yet_resolved(key)
+        return AccessError(reason, f"failed to get ClusterProfile {key}: {text}")
+
+
+def way_in(
+    profile: ClusterProfile, providers: Sequence[Provider], last: Access | None
+) -> tuple[Access | None, AccessError | None]:
+    """The way that a profile shows, and what is in the way; health is told first."""
+    problem: AccessError | None = None
+    try:
+        access = resolve(profile, providers)
+    except AccessError as error:
+        problem = error
+        access = last if error.reason == CLUSTER_PROFILE_UNAVAILABLE else None
+    try:
+        check_health(profile)
+    except AccessError as error:
+        problem = error
+    return access, problem
+
+
+async def happens(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for an event, but not longer than that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def nobody(profile: Key) -> None:
+    """Tell nobody."""

@@ -1,0 +1,1 @@
+"""The hub's controllers: clusters join, are heard of, are grouped, published, and leave."""

@@ -1,0 +1,176 @@
+"""What an accepted cluster gets on the hub: a namespace, rights for its agent, a Lease, a Secret.
+
+Pure: everything here is a function from a name to manifests. The names and rules are those of Open
+Cluster Management, so its agents work; two are narrower (a Lease only by name, Secrets only one).
+"""
+
+from datetime import datetime
+
+from knfleet.api.cluster import (
+    CLUSTER_NAME_LABEL,
+    GROUP,
+    LEASE_NAME,
+    REGISTER_GROUP,
+    WORK_FINALIZER,
+    cluster_groups,
+)
+from knfleet.api.meta import Key, Object
+from knfleet.runtime.election import microtime
+
+ROLE = "open-cluster-management:managedcluster"
+REGISTRATION_ROLE = f"{ROLE}:registration"
+WORK_ROLE = f"{ROLE}:work"
+ACCESS_ROLE = "knfleet:managedcluster:access"
+
+ACCESS_SECRET = "knfleet-spoke-access"  # noqa: S105  a name
+"""The Secret in a cluster's namespace in which its agent hands over access to the cluster."""
+ACCESS_LABEL = "knfleet.dev/spoke-access"
+
+READ = ["get", "list", "watch"]
+
+
+def rule(
+    group: str, resources: list[str], verbs: list[str], names: list[str] | None = None
+) -> Object:
+    """A rule of a role."""
+    written: Object = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return {**written, "resourceNames": names} if names else written
+
+
+REGISTRATION_RULES = [
+    rule("coordination.k8s.io", ["leases"], READ),
+    rule("coordination.k8s.io", ["leases"], ["update", "patch"], [LEASE_NAME]),
+    rule("addon.open-cluster-management.io", ["managedclusteraddons"], READ),
+    rule("addon.open-cluster-management.io", ["managedclusteraddons/status"], ["patch", "update"]),
+    rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+]
+WORK_RULES = [
+    rule("", ["events"], ["create", "patch", "update"]),
+    rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+    rule("work.open-cluster-management.io", ["manifestworks"], [*READ, "update", "patch"]),
+    rule("work.open-cluster-management.io", ["manifestworks/status"], ["patch", "update"]),
+]
+ACCESS_RULES = [rule("", ["secrets"], [*READ, "update", "patch"], [ACCESS_SECRET])]
+
+SHARED_ROLES = {
+    REGISTRATION_ROLE: REGISTRATION_RULES,
+    WORK_ROLE: WORK_RULES,
+    ACCESS_ROLE: ACCESS_RULES,
+}
+"""Roles that all clusters share, each bound in the cluster's own namespace."""
+
+
+def cluster_rules(cluster: str, *, accepted: bool) -> list[Object]:
+    """What a cluster's agent may do outside its namespace."""
+    if not accepted:
+        return [rule(GROUP, ["managedclusters"], READ, [cluster])]
+    return [
+        rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
+        rule(REGISTER_GROUP, ["managedclusters/clientcertificates"], ["renew"]),
+        rule(GROUP, ["managedclusters"], [*READ, "update", "patch"], [cluster]),
+        rule(GROUP, ["managedclusters/status"], ["patch", "update"], [cluster]),
+    ]
+
+
+def role_name(cluster: str) -> str:
+    """The name of a cluster's own ClusterRole and its binding."""
+    return f"{ROLE}:{cluster}"
+
+
+def binding_names(cluster: str) -> dict[str, str]:
+    """The RoleBindings in a cluster's namespace, by the shared role that they bind."""
+    return {
+        REGISTRATION_ROLE: f"{ROLE}:{cluster}:registration",
+        WORK_ROLE: f"{ROLE}:{cluster}:work",
+        ACCESS_ROLE: f"knfleet:managedcluster:{cluster}:access",
+    }
+
+
+def namespace(cluster: str) -> Object:
+    """A cluster's namespace."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": labelled(cluster, Key("", cluster)),
+    }
+
+
+def cluster_role(cluster: str, *, accepted: bool) -> Object:
+    """A cluster's own ClusterRole."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": labelled(cluster, Key("", role_name(cluster))),
+        "rules": cluster_rules(cluster, accepted=accepted),
+    }
+
+
+def cluster_role_binding(cluster: str) -> Object:
+    """The binding of a cluster's own ClusterRole."""
+    return binding("ClusterRoleBinding", cluster, Key("", role_name(cluster)), role_name(cluster))
+
+
+def shared_roles() -> list[Object]:
+    """The roles that all clusters share."""
+    return [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {CLUSTER_NAME_LABEL: ""}},
+            "rules": rules,
+        }
+        for name, rules in SHARED_ROLES.items()
+    ]
+
+
+def role_bindings(cluster: str) -> list[Object]:
+    """The bindings of the shared roles in a cluster's namespace."""
+    made = [
+        binding("RoleBinding", cluster, Key(cluster, name), role)
+        for role, name in binding_names(cluster).items()
+    ]
+    for each in made:
+        if each["roleRef"]["name"] == WORK_ROLE:
+            each["metadata"]["finalizers"] = [WORK_FINALIZER]
+    return made
+
+
+def binding(kind: str, cluster: str, key: Key, role: str) -> Object:
+    """A binding of a ClusterRole to a cluster's agents."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": labelled(cluster, key),
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role,
+        },
+        "subjects": [
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
+            for group in cluster_groups(cluster)
+        ],
+    }
+
+
+def lease(cluster: str, now: datetime) -> Object:
+    """The Lease that a cluster's agent keeps alive, as if it had just done so."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": labelled(cluster, Key(cluster, LEASE_NAME)),
+        "spec": {"holderIdentity": LEASE_NAME, "renewTime": microtime(now)},
+    }
+
+
+def access_secret(cluster: str) -> Object:
+    """The Secret for access to a cluster, still empty."""
+    meta = labelled(cluster, Key(cluster, ACCESS_SECRET))
+    meta["labels"][ACCESS_LABEL] = "true"
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+
+
+def labelled(cluster: str, key: Key) -> Object:
+    """Metadata of an object that belongs to a cluster."""
+    meta: Object = {"name": key.name, "labels": {CLUSTER_NAME_LABEL: cluster}}
+    return {**meta, "namespace": key.namespace} if key.namespace else meta

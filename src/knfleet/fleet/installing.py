@@ -1,0 +1,69 @@
+"""Everything that a hub needs on its cluster but its own Deployment, in the order of application.
+
+`init` applies this list and `clean` removes it: there is no other.
+"""
+
+from knfleet.api.cluster import CLUSTERS, GROUP
+from knfleet.api.clusterset import BINDINGS, GLOBAL_SET
+from knfleet.api.crd import definitions
+from knfleet.api.fleetcrds import hub_definitions
+from knfleet.api.hub import (
+    BOOTSTRAP_ACCOUNT,
+    BOOTSTRAP_ROLE,
+    BOOTSTRAPPERS,
+    CLUSTER_MANAGER,
+    HUB_NAMESPACE,
+    OPERATOR_NAMESPACE,
+)
+from knfleet.api.meta import Object
+from knfleet.fleet.grants import READ, rule, shared_roles
+from knfleet.fleet.policies import policies
+from knfleet.fleet.rights import RBAC_GROUP, hub_roles, role
+
+BOOTSTRAP_RULES = [
+    rule("", ["configmaps"], ["get"]),
+    rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
+    rule(GROUP, [CLUSTERS.plural], ["create", *READ]),
+    rule(GROUP, ["managedclustersets/join"], ["create"]),
+]
+"""What a cluster may do that asks to join."""
+
+
+def hub_objects(namespace: str = OPERATOR_NAMESPACE) -> list[Object]:
+    """The CRDs, and behind them the objects: some of those are of kinds that the CRDs define."""
+    return [*definitions(), *hub_definitions(), *objects(namespace)]
+
+
+def objects(namespace: str) -> list[Object]:
+    """Namespaces, accounts, rights, policies, and the binding of all clusters to the hub."""
+    return [
+        *(named("v1", "Namespace", name) for name in dict.fromkeys((namespace, HUB_NAMESPACE))),
+        named("v1", "ServiceAccount", CLUSTER_MANAGER, namespace),
+        named("v1", "ServiceAccount", BOOTSTRAP_ACCOUNT, namespace),
+        *hub_roles(namespace),
+        *shared_roles(),
+        role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
+        bootstrap_binding(namespace),
+        *policies(),
+        {
+            **named(BINDINGS.api_version, BINDINGS.kind, GLOBAL_SET, namespace),
+            "spec": {"clusterSet": GLOBAL_SET},
+        },
+    ]
+
+
+def bootstrap_binding(namespace: str) -> Object:
+    """Lets those join who have the bootstrap account's token, or a bootstrap token."""
+    account = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": namespace}
+    group = {"apiGroup": RBAC_GROUP, "kind": "Group", "name": BOOTSTRAPPERS}
+    return {
+        **named(f"{RBAC_GROUP}/v1", "ClusterRoleBinding", BOOTSTRAP_ROLE),
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": BOOTSTRAP_ROLE},
+        "subjects": [account, group],
+    }
+
+
+def named(api_version: str, kind: str, name: str, namespace: str = "") -> Object:
+    """An object with nothing but a name."""
+    meta = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta}

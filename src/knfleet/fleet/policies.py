@@ -1,0 +1,266 @@
+"""Rules of the fleet that the API server itself enforces, whether or not a hub is running.
+
+Open Cluster Management has webhooks for them, and nothing can be written while those are down.
+These are ValidatingAdmissionPolicies: CEL that also asks RBAC, by the same virtual resources.
+"""
+
+from msgspec import Struct
+
+from knfleet.api.cluster import (
+    ACCEPTED,
+    AGENT_ANNOTATIONS,
+    MANAGED_CLUSTERS,
+    REGISTER_GROUP,
+    SET_LABEL,
+)
+from knfleet.api.cluster import GROUP as CLUSTER_GROUP
+from knfleet.api.meta import Object
+from knfleet.fleet.rights import RBAC_GROUP, TOKENS_ROLE
+
+POLICY_VERSION = "admissionregistration.k8s.io/v1"
+
+MAY = "authorizer.group('{group}').resource('{resource}').subresource('{part}')"
+ACCEPT = MAY.format(group=REGISTER_GROUP, resource="managedclusters", part="accept")
+TAINT_TIMES = MAY.format(group=REGISTER_GROUP, resource="managedclusters", part="tainttimes")
+JOIN = MAY.format(group=CLUSTER_GROUP, resource="managedclustersets", part="join")
+BIND = MAY.format(group=CLUSTER_GROUP, resource="managedclustersets", part="bind")
+
+NEW_SET = f"(has(object.metadata.labels) ? object.metadata.labels[?'{SET_LABEL}'].orValue('') : '')"
+OLD_SET = (
+    "(oldObject != null && has(oldObject.metadata.labels)"
+    f" ? oldObject.metadata.labels[?'{SET_LABEL}'].orValue('') : '')"
+)
+
+
+class Rule(Struct, frozen=True):
+    """Something that must hold, and what is said when it does not."""
+
+    expression: str
+    message: str = ""
+    message_expression: str = ""
+
+    def manifest(self) -> Object:
+        """The rule as a policy writes it."""
+        written: Object = {"expression": self.expression, "reason": "Forbidden"}
+        if self.message:
+            written["message"] = self.message
+        if self.message_expression:
+            written["messageExpression"] = self.message_expression
+        return written
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """Rules for writes of one kind."""
+
+    name: str
+    group: str
+    resources: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    names: tuple[str, ...] = ()
+    """Only objects of these names, if any are given."""
+    version: str = "*"
+    operations: tuple[str, ...] = ("CREATE", "UPDATE")
+    variables: tuple[tuple[str, str], ...] = ()
+    only_if: tuple[tuple[str, str], ...] = ()
+    """Conditions under which it applies at all, by name."""
+    parameters: Object | None = None
+    """The kind of objects that the rules look at besides; none of them means no."""
+
+    def manifests(self) -> list[Object]:
+        """The policy and its binding."""
+        matched: Object = {
+            "apiGroups": [self.group],
+            "apiVersions": [self.version],
+            "operations": list(self.operations),
+            "resources": list(self.resources),
+        }
+        if self.names:
+            matched["resourceNames"] = list(self.names)
+        spec: Object = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [matched]},
+            "variables": [{"name": name, "expression": text} for name, text in self.variables],
+            "matchConditions": [{"name": name, "expression": text} for name, text in self.only_if],
+            "validations": [each.manifest() for each in self.rules],
+        }
+        bound: Object = {"policyName": self.name, "validationActions": ["Deny"]}
+        if self.parameters is not None:
+            spec["paramKind"] = self.parameters
+            bound["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Deny"}
+        return [
+            policy_object("ValidatingAdmissionPolicy", self.name, spec),
+            policy_object("ValidatingAdmissionPolicyBinding", self.name, bound),
+        ]
+
+
+def policy_object(kind: str, name: str, spec: Object) -> Object:
+    """An object of the admission API."""
+    return {
+        "apiVersion": POLICY_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {field: value for field, value in spec.items() if value != []},
+    }
+
+
+ACCEPTANCE = Policy(
+    name="knfleet-acceptance",
+    group=CLUSTER_GROUP,
+    resources=("managedclusters",),
+    variables=(
+        ("accepts", "has(object.spec) && object.spec.?hubAcceptsClient.orValue(false)"),
+        (
+            "accepted",
+            (
+                "oldObject != null && has(oldObject.spec)"
+                " && oldObject.spec.?hubAcceptsClient.orValue(false)"
+            ),
+        ),
+        ("newSet", NEW_SET),
+        ("oldSet", OLD_SET),
+        ("taints", "has(object.spec) ? object.spec.?taints.orValue([]) : []"),
+        (
+            "oldTaints",
+            "oldObject != null && has(oldObject.spec) ? oldObject.spec.?taints.orValue([]) : []",
+        ),
+    ),
+    rules=(
+        Rule(
+            "!variables.accepts || variables.accepted"
+            f" || {ACCEPT}.name(object.metadata.name).check('update').allowed()",
+            message_expression=(
+                "'to accept cluster ' + object.metadata.name + ' one needs the permission to update"
+                f" managedclusters/accept of {REGISTER_GROUP}'"
+            ),
+        ),
+        Rule(
+            "variables.newSet == variables.oldSet || ["
+            "variables.newSet, variables.oldSet].all(set, set == ''"
+            f" || {JOIN}.name(set).check('create').allowed())",
+            message=(
+                "to move a cluster between sets one needs the permission to create"
+                f" managedclustersets/join of {CLUSTER_GROUP} for both"
+            ),
+        ),
+        Rule(
+            "variables.taints.all(taint, !has(taint.timeAdded) || variables.oldTaints.exists("
+            "old, old.key == taint.key && old.effect == taint.effect"
+            " && old.?timeAdded.orValue(null) == taint.timeAdded))"
+            f" || {TAINT_TIMES}.check('update').allowed()",
+            message="the hub fills in the time of a taint; leave out timeAdded",
+        ),
+    ),
+)
+
+IS_AGENT = f"'{MANAGED_CLUSTERS}' in request.userInfo.groups"
+SAME = "{new}.?{field}.orValue(null) == {old}.?{field}.orValue(null)"
+
+
+def unchanged(field: str) -> str:
+    """CEL for a field of the spec that stays as it is."""
+    return SAME.format(new="object.spec", old="oldObject.spec", field=field)
+
+
+AGENTS = Policy(
+    name="knfleet-agents",
+    group=CLUSTER_GROUP,
+    resources=("managedclusters",),
+    operations=("UPDATE",),
+    only_if=(("agent", IS_AGENT),),
+    variables=(
+        ("old", "oldObject.metadata.?annotations.orValue({})"),
+        ("new", "object.metadata.?annotations.orValue({})"),
+    ),
+    rules=(
+        Rule(
+            "!has(object.spec) || !has(oldObject.spec) || ("
+            + " && ".join(
+                unchanged(each) for each in ("hubAcceptsClient", "taints", "leaseDurationSeconds")
+            )
+            + ")",
+            "an agent changes nothing of its cluster's spec but managedClusterClientConfigs",
+        ),
+        Rule(
+            "object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([])",
+            "an agent does not change its cluster's finalizers",
+        ),
+        Rule(
+            f"{NEW_SET} == {OLD_SET}",
+            "an agent does not move its cluster to another set",
+        ),
+        Rule(
+            f"variables.new.all(key, key.startsWith('{AGENT_ANNOTATIONS}')"
+            " || variables.old[?key].orValue('') == variables.new[key])"
+            f" && variables.old.all(key, key.startsWith('{AGENT_ANNOTATIONS}')"
+            " || key in variables.new)",
+            f"an agent changes only annotations that begin with {AGENT_ANNOTATIONS}",
+        ),
+    ),
+)
+
+HUB_CONDITION = "{object}.?status.conditions.orValue([]).filter(c, c.type == '" + ACCEPTED + "')"
+
+AGENT_STATUS = Policy(
+    name="knfleet-agent-status",
+    group=CLUSTER_GROUP,
+    resources=("managedclusters/status",),
+    operations=("UPDATE",),
+    only_if=(("agent", IS_AGENT),),
+    rules=(
+        Rule(
+            f"{HUB_CONDITION.format(object='object')} == "
+            + HUB_CONDITION.format(object="oldObject"),
+            f"only the hub says {ACCEPTED}",
+        ),
+    ),
+)
+
+BINDING = Policy(
+    name="knfleet-binding",
+    group=CLUSTER_GROUP,
+    resources=("managedclustersetbindings",),
+    only_if=(("changed", "oldObject == null || object.spec != oldObject.spec"),),
+    rules=(
+        Rule(
+            f"{BIND}.name(object.spec.clusterSet).check('create').allowed()",
+            message_expression=(
+                "'to bind set ' + object.spec.clusterSet + ' one needs the permission to create"
+                f" managedclustersets/bind of {CLUSTER_GROUP} for it'"
+            ),
+        ),
+    ),
+)
+
+TOKEN_BINDING = Policy(
+    name="knfleet-profile-tokens",
+    group=RBAC_GROUP,
+    resources=("rolebindings",),
+    # Parameters that are missing mean no before conditions are asked: hence the name, and below
+    # the rule that no other binding leads to the role.
+    names=(TOKENS_ROLE,),
+    version="v1",
+    operations=("CREATE",),
+    parameters={"apiVersion": f"{CLUSTER_GROUP}/v1beta2", "kind": "ManagedClusterSetBinding"},
+    rules=(Rule("params != null", "Secrets are touched only where a set of clusters is bound"),),
+)
+OTHER_BINDINGS = Policy(
+    name="knfleet-profile-tokens-name",
+    group=RBAC_GROUP,
+    resources=("rolebindings",),
+    version="v1",
+    operations=("CREATE",),
+    only_if=(("tokens", f"object.roleRef.name == '{TOKENS_ROLE}'"),),
+    rules=(
+        Rule(
+            f"object.metadata.name == '{TOKENS_ROLE}'",
+            f"a binding of {TOKENS_ROLE} has the same name",
+        ),
+    ),
+)
+
+POLICIES = (ACCEPTANCE, AGENTS, AGENT_STATUS, BINDING, TOKEN_BINDING, OTHER_BINDINGS)
+
+
+def policies() -> list[Object]:
+    """All policies with their bindings, ready to be applied."""
+    return [manifest for policy in POLICIES for manifest in policy.manifests()]

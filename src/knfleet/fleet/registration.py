@@ -1,0 +1,127 @@
+"""Acceptance and denial: which objects of a cluster are there, before anybody is told so."""
+
+import asyncio
+import time
+
+from msgspec import Struct
+
+from knfleet.api.cluster import LEASE_NAME, ManagedCluster
+from knfleet.api.core import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    LEASES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    SECRETS,
+)
+from knfleet.api.meta import Key
+from knfleet.api.work import WORKS
+from knfleet.fleet import grants
+from knfleet.fleet.grants import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE
+from knfleet.fleet.parts import Parts, remove
+from knfleet.kube.errors import NotFound
+
+RESYNC_SECONDS = 300.0
+"""So often is everything applied again, in case that somebody changed it."""
+
+
+class Granted(Struct, frozen=True):
+    """What a cluster was last given."""
+
+    uid: str
+    accepted: bool
+    at: float
+
+
+class Registration:
+    """Gives clusters what they may have, and takes it away again."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.client = parts.client
+        self.granted: dict[str, Granted] = {}
+
+    def forget(self, cluster: str) -> None:
+        """A cluster is gone."""
+        self.granted.pop(cluster, None)
+
+    def is_granted(self, cluster: ManagedCluster) -> bool:
+        """Whether all that a cluster should have was given to it not long ago."""
+        known = self.granted.get(cluster.name)
+        return (
+            known is not None
+            and (known.uid, known.accepted)
+            == (cluster.metadata.uid, cluster.spec.hub_accepts_client)
+            and time.monotonic() - known.at < RESYNC_SECONDS
+        )
+
+    def remember(self, cluster: ManagedCluster) -> None:
+        """All that a cluster should have was given to it."""
+        accepted = cluster.spec.hub_accepts_client
+        self.granted[cluster.name] = Granted(cluster.metadata.uid, accepted, time.monotonic())
+
+    async def admit(self, cluster: ManagedCluster) -> None:
+        """Make everything that an accepted cluster has."""
+        name = cluster.name
+        if not self.is_granted(cluster):
+            await self.client.apply(NAMESPACES, grants.namespace(name))
+            roles = [*grants.shared_roles(), grants.cluster_role(name, accepted=True)]
+            await asyncio.gather(*(self.client.apply(CLUSTER_ROLES, each) for each in roles))
+            await asyncio.gather(
+                self.client.apply(CLUSTER_ROLE_BINDINGS, grants.cluster_role_binding(name)),
+                *(self.client.apply(ROLE_BINDINGS, each) for each in grants.role_bindings(name)),
+            )
+        if self.parts.views.leases.get(Key(name, LEASE_NAME)) is None:
+            await self.client.apply(LEASES, grants.lease(name, self.parts.now()))
+        if self.parts.views.access.get(Key(name, ACCESS_SECRET)) is None:
+            await self.client.apply(SECRETS, grants.access_secret(name))
+        self.remember(cluster)
+
+    async def hold_off(self, cluster: ManagedCluster) -> bool:
+        """Leave a cluster that is not accepted only the sight of itself.
+
+        True when nothing is left to do: the rights to works stay for as long as there are works.
+        """
+        name = cluster.name
+        if self.is_granted(cluster):
+            return True
+        await self.client.apply(CLUSTER_ROLES, grants.cluster_role(name, accepted=False))
+        await self.client.apply(CLUSTER_ROLE_BINDINGS, grants.cluster_role_binding(name))
+        names = grants.binding_names(name)
+        await remove(self.client, ROLE_BINDINGS, Key(name, names[REGISTRATION_ROLE]))
+        await remove(self.client, ROLE_BINDINGS, Key(name, names[ACCESS_ROLE]))
+        await remove(self.client, SECRETS, Key(name, ACCESS_SECRET))
+        if await self.has_works(name):
+            return False
+        await self.release_work_binding(name)
+        self.remember(cluster)
+        return True
+
+    async def revoke(self, cluster: str) -> None:
+        """Take everything away from a cluster but its namespace."""
+        await self.release_work_binding(cluster)
+        for role in (REGISTRATION_ROLE, ACCESS_ROLE):
+            name = grants.binding_names(cluster)[role]
+            await remove(self.client, ROLE_BINDINGS, Key(cluster, name))
+        await remove(self.client, SECRETS, Key(cluster, ACCESS_SECRET))
+        await remove(self.client, LEASES, Key(cluster, LEASE_NAME))
+        await remove(self.client, CLUSTER_ROLE_BINDINGS, Key("", grants.role_name(cluster)))
+        await remove(self.client, CLUSTER_ROLES, Key("", grants.role_name(cluster)))
+        self.forget(cluster)
+
+    async def has_works(self, cluster: str) -> bool:
+        """Whether a cluster has works left."""
+        try:
+            found = await self.client.list(WORKS, cluster, metadata_only=True)
+        except NotFound:
+            return False
+        return bool(found.items)
+
+    async def release_work_binding(self, cluster: str) -> None:
+        """Remove the binding that lets an agent clean up its works, and what keeps it."""
+        key = Key(cluster, grants.binding_names(cluster)[WORK_ROLE])
+        try:
+            await self.client.patch(ROLE_BINDINGS, key, {"metadata": {"finalizers": None}})
+        except NotFound:
+            return
+        await remove(self.client, ROLE_BINDINGS, key)

@@ -1,0 +1,89 @@
+"""What the operator may do on its hub: the only place where its rights are written.
+
+Three parts. On the whole hub it reads custom resources and profiles, and writes their status and
+Events. In its own namespace it has its settings, its Lease and the Secrets of credential plugins.
+Only when Knative is to be installed on the hub itself does it get the rights for that, and those
+are wide: whoever installs Roles must be allowed to grant what is in them.
+"""
+
+from knfleet.api.inventory import PROFILES
+from knfleet.api.knative import EVENTINGS, GROUP, SERVINGS
+from knfleet.api.meta import Object, Resource
+from knfleet.apply.rights import ACCESS_REVIEWS, VERBS
+
+RBAC = "rbac.authorization.k8s.io"
+MANAGE = tuple(sorted({*VERBS, "get"}))
+"""Everything that applying, watching, repairing and removing objects takes."""
+READ = ("get", "list", "watch")
+
+INSTALLED: dict[str, tuple[str, ...]] = {
+    "": ("configmaps", "namespaces", "secrets", "serviceaccounts", "services"),
+    "admissionregistration.k8s.io": (
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    ),
+    "apiextensions.k8s.io": ("customresourcedefinitions",),
+    "apps": ("daemonsets", "deployments", "statefulsets"),
+    "autoscaling": ("horizontalpodautoscalers",),
+    "batch": ("cronjobs", "jobs"),
+    "caching.internal.knative.dev": ("images",),
+    "cert-manager.io": ("certificates",),
+    "networking.internal.knative.dev": ("certificates",),
+    "networking.istio.io": ("gateways",),
+    "policy": ("poddisruptionbudgets",),
+    "projectcontour.io": ("tlscertificatedelegations",),
+    RBAC: ("clusterrolebindings", "clusterroles", "rolebindings", "roles"),
+    "security.istio.io": ("peerauthentications",),
+}
+"""Group and plural of all kinds in releases of Knative."""
+
+
+def rule(group: str, resources: tuple[str, ...], verbs: tuple[str, ...]) -> Object:
+    """One rule of a role."""
+    return {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
+
+
+def on(resource: Resource, *verbs: str) -> Object:
+    """A rule for one kind."""
+    return rule(resource.group, (resource.plural,), verbs)
+
+
+def hub_rules() -> list[Object]:
+    """What is needed on the whole hub, wherever Knative is installed."""
+    kinds = (EVENTINGS.plural, SERVINGS.plural)
+    return [
+        rule(GROUP, kinds, (*READ, "patch")),
+        rule(GROUP, tuple(f"{kind}/status" for kind in kinds), ("patch",)),
+        # Objects that block the deletion of their owner may only be made with this.
+        rule(GROUP, tuple(f"{kind}/finalizers" for kind in kinds), ("update",)),
+        on(PROFILES, *READ),
+        rule("", ("events",), ("create", "patch")),
+        on(ACCESS_REVIEWS, "create"),
+        # Its identity is the hub's.
+        {**rule("", ("namespaces",), ("get",)), "resourceNames": ["kube-system"]},
+    ]
+
+
+def local_rules() -> list[Object]:
+    """What is needed to install Knative on the hub itself."""
+    return [
+        *(rule(group, resources, MANAGE) for group, resources in INSTALLED.items()),
+        rule("discovery.k8s.io", ("endpointslices",), READ),
+        # Roles of Knative hold rights that this role does not.
+        rule(RBAC, ("clusterroles", "roles"), ("bind", "escalate")),
+    ]
+
+
+def namespace_rules() -> list[Object]:
+    """What is needed in the operator's own namespace."""
+    return [
+        # Settings are read; what is left on lost spokes is noted, until it is removed.
+        rule("", ("configmaps",), (*READ, "create", "delete")),
+        rule("", ("secrets",), ("get",)),
+        rule("coordination.k8s.io", ("leases",), ("create", "get", "update")),
+    ]
+
+
+def secret_rules() -> list[Object]:
+    """What is needed in namespaces that hold credentials beside their ClusterProfiles."""
+    return [rule("", ("secrets",), ("get",))]

@@ -1,0 +1,111 @@
+"""What can be chosen about an installation, and what is wrong with a choice."""
+
+import posixpath
+
+import msgspec
+from msgspec import Struct
+
+from knfleet import __version__
+from knfleet.knative.settings import NAMESPACE
+
+IMAGE = f"knfleet:{__version__}"
+POLL_INTERVAL = "10s"
+MINIMUM_KUBERNETES = "v1.25.0"
+"""What the Knative Operator's chart hands on to Knative."""
+BUILT_IN = (
+    "knfleet",
+    "knfleet-kubeconfig-secretreader",
+    "knfleet-secretreader",
+    "kubeconfig-secretreader-plugin",
+    "secretreader-plugin",
+)
+"""Programs of our own image, which a provider may name without a mounted plugin."""
+
+
+class InstallError(Exception):
+    """A choice that makes no sense; the message says what would."""
+
+
+class Plugin(Struct, frozen=True):
+    """An image with a credential plugin, mounted as a volume."""
+
+    name: str
+    image: str
+    mount_path: str
+
+
+class Install(Struct, frozen=True, kw_only=True):
+    """What can be chosen."""
+
+    namespace: str = NAMESPACE
+    image: str = IMAGE
+    local: bool = True
+    """Whether Knative may be installed on the hub itself."""
+    multicluster: bool = False
+    providers: bytes = b""
+    """The access provider file, as JSON."""
+    plugins: tuple[Plugin, ...] = ()
+    poll_interval: str = POLL_INTERVAL
+    minimum_kubernetes: str = MINIMUM_KUBERNETES
+    secret_namespaces: tuple[str, ...] = ()
+    """Where credentials are beside their ClusterProfiles."""
+
+
+class Run(Struct, frozen=True):
+    """Which program a provider runs."""
+
+    command: str = ""
+
+
+class Provider(Struct, frozen=True):
+    """As much of an access provider as an installation depends on."""
+
+    name: str = ""
+    exec_config: Run = msgspec.field(name="execConfig", default=Run())
+
+
+class Providers(Struct, frozen=True):
+    """A file of access providers."""
+
+    providers: tuple[Provider, ...]
+
+
+def check(install: Install) -> None:
+    """Raise `InstallError` about the first thing that makes no sense, as the chart does."""
+    if not install.multicluster:
+        return
+    providers = providers_of(install.providers)
+    paths = [mount_path(number, plugin) for number, plugin in enumerate(install.plugins)]
+    for provider in providers:
+        command = provider.exec_config.command
+        if not command or command in BUILT_IN:
+            continue
+        cleaned = posixpath.normpath(command)
+        if not any(cleaned.startswith(f"{path}/") for path in paths):
+            raise InstallError(
+                f'provider "{provider.name}": command "{cleaned}" is not under any '
+                f"plugins[].mountPath [{' '.join(paths)}]; mount the plugin's image there, or name "
+                "a plugin of knfleet's own: secretreader-plugin, kubeconfig-secretreader-plugin"
+            )
+
+
+def providers_of(text: bytes) -> tuple[Provider, ...]:
+    """The entries of a provider file."""
+    if not text.strip():
+        raise InstallError(
+            "multi-cluster support is wanted, but there are no access providers; name their file"
+        )
+    try:
+        return msgspec.json.decode(text, type=Providers).providers
+    except msgspec.DecodeError as error:
+        raise InstallError(f"the provider file cannot be used: {error}") from error
+
+
+def mount_path(number: int, plugin: Plugin) -> str:
+    """Where a plugin is mounted, cleaned."""
+    cleaned = posixpath.normpath(plugin.mount_path or ".")
+    if not cleaned.startswith("/"):
+        raise InstallError(
+            f'plugins[{number}].mountPath must be an absolute path, got "{plugin.mount_path}"'
+        )
+    return cleaned

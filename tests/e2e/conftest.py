@@ -1,0 +1,50 @@
+"""The site of the suite: the reader's clusters, or a hub and a spoke of this machine."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.dev.clusters import Ground
+from knfleet.dev.profiles import provider_file, register
+from knfleet.kube.client import Client
+from knfleet.kube.kubeconfig import load
+from tests.conftest import Lend
+from tests.e2e.site import Names, Site, spoke_kubeconfig
+from tests.fleet.operators import Hub, Operator
+from tests.waiting import until
+
+
+@pytest.fixture
+async def site(lend: Lend, bundle_root: Path, tmp_path: Path) -> AsyncIterator[Site]:
+    """A hub with an operator and a spoke with a ClusterProfile; custom resources are removed."""
+    names = Names.of(os.environ)
+    kubeconfig = spoke_kubeconfig()
+    if kubeconfig is not None:
+        async with Client(load()) as hub, Client(load([kubeconfig])) as spoke:
+            site = Site(names, hub, spoke)
+            yield site
+            await leave(site)
+        return
+    first, second = await lend(2)
+    ground = Ground(first.folder)
+    operator = Operator(first.kubeconfig, bundle_root, tmp_path / "operator.log")
+    async with Client(first.connection) as hub, Client(second.connection) as spoke:
+        await Hub(first, hub).prepare()
+        profile = await register(ground, hub, second.name)
+        here = Names(profile, names.homes, names.custom_resource)
+        flag = f"--clusterprofile-provider-file={provider_file(ground)}"
+        await operator.start("--disable-ha", flag)
+        site = Site(here, hub, spoke)
+        yield site
+        await leave(site)
+    await operator.stop()
+
+
+async def leave(site: Site) -> None:
+    """Remove what a failed test may have left."""
+    for resource in (SERVINGS, EVENTINGS):
+        await site.delete(resource)
+        await until(lambda each=resource: site.is_gone(each), f"{resource.kind} is gone")

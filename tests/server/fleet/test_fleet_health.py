@@ -1,0 +1,252 @@
+"""Clusters that are heard of and lost, on a real hub; sets, taints, and how clusters leave."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from knfleet.api.cluster import (
+    AVAILABLE,
+    CLEANUP_PRIORITY,
+    CLOCK_SYNCED,
+    CLUSTERS,
+    FORCE_DETACH,
+    LEASE_NAME,
+    UNAVAILABLE,
+    UNREACHABLE,
+)
+from knfleet.api.clusterset import BINDINGS, BOUND, CLUSTER_SETS
+from knfleet.api.core import CLUSTER_ROLES, EVENTS, LEASES
+from knfleet.api.hub import CLUSTER_MANAGERS
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.work import WORK_FINALIZER, WORKS
+from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import Forbidden, Invalid, NotFound
+from tests.server.fleet import hubs
+from tests.server.fleet.agents import Agent, condition, is_said
+from tests.waiting import until
+
+
+async def taints(client: Client, cluster: str) -> dict[str, str]:
+    """The taints of a cluster, and when they were added."""
+    found = await client.get(CLUSTERS, cluster)
+    listed: list[Object] = found["spec"].get("taints") or []
+    return {each["key"]: each.get("timeAdded", "") for each in listed}
+
+
+async def is_gone(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
+    """Whether an object is not there."""
+    try:
+        await client.get(resource, name, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+async def test_a_lost_cluster_becomes_unknown_and_returns(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """The taint has the time of the condition, also when somebody took it away meanwhile."""
+    agent = Agent(bootstrap, "lost")
+    async with (
+        hubs.running(fleet_connection),
+        Client(await agent.join(fleet, leaseDurationSeconds=1)) as own,
+    ):
+        await agent.renew(own)
+        await agent.report(own)
+
+        async def has_taints(*keys: str) -> bool:
+            return set(keys) == set(await taints(fleet, "lost"))
+
+        await until(has_taints, "no taint", seconds=10)
+        await until(lambda: is_said(fleet, "lost", AVAILABLE, "Unknown"), "lost", seconds=20)
+        said = await condition(fleet, "lost", AVAILABLE)
+        assert said["reason"] == "ManagedClusterLeaseUpdateStopped"
+        await until(lambda: has_taints(UNREACHABLE), "tainted", seconds=10)
+        assert (await taints(fleet, "lost"))[UNREACHABLE] == said["lastTransitionTime"]
+
+        mine = [{"key": "mine", "effect": "NoSelect"}]
+        await fleet.patch(CLUSTERS, Key("", "lost"), {"spec": {"taints": mine}})
+        await until(lambda: has_taints("mine", UNREACHABLE), "tainted again", seconds=10)
+        found = await taints(fleet, "lost")
+        assert found[UNREACHABLE] == said["lastTransitionTime"]
+        assert found["mine"]
+
+        await agent.renew(own)
+        await agent.report(own, "False")
+        await until(lambda: has_taints("mine", UNAVAILABLE), "unavailable", seconds=10)
+        await agent.renew(own)
+        await agent.report(own)
+        await until(lambda: has_taints("mine"), "untainted", seconds=10)
+
+
+async def test_a_wrong_clock_is_told_and_does_not_make_a_cluster_lost(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    agent = Agent(bootstrap, "clock")
+    async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
+        await agent.report(own)
+        await agent.renew(own, datetime.now(UTC) - timedelta(hours=1))
+        await until(lambda: is_said(fleet, "clock", CLOCK_SYNCED, "False"), "told", seconds=10)
+        said = await condition(fleet, "clock", CLOCK_SYNCED)
+        assert "60 min behind" in said["message"]
+        assert await is_said(fleet, "clock", AVAILABLE, "True")
+
+        await agent.renew(own)
+        await until(lambda: is_said(fleet, "clock", CLOCK_SYNCED, "True"), "agrees", seconds=10)
+
+
+async def test_a_deleted_lease_comes_back(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    agent = Agent(bootstrap, "leased")
+    async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
+        await agent.report(own)
+        await fleet.delete(LEASES, Key("leased", LEASE_NAME))
+
+        async def is_back() -> bool:
+            return not await is_gone(fleet, LEASES, LEASE_NAME, "leased")
+
+        await until(is_back, "the Lease is back", seconds=10)
+        assert await is_said(fleet, "leased", AVAILABLE, "True")
+
+
+async def test_nobody_backdates_a_taint(fleet: Client, bootstrap: Connection):
+    """Somebody who may change clusters, but is not the hub."""
+    agent = Agent(bootstrap, "dated")
+    dated = [{"key": "k", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"}]
+
+    with pytest.raises((Forbidden, Invalid), match="leave out timeAdded"):
+        await agent.introduce(taints=dated)
+
+
+async def test_built_in_sets_come_back_and_count_their_clusters(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    async with hubs.running(fleet_connection):
+        await Agent(bootstrap, "counted").introduce()
+
+        async def says(resource: Resource, name: str, type_: str, namespace: str = "") -> str:
+            try:
+                found = await fleet.get(resource, name, namespace)
+            except NotFound:
+                return ""
+            said: list[Object] = found.get("status", {}).get("conditions") or []
+            return next((each["status"] for each in said if each["type"] == type_), "")
+
+        async def has_clusters() -> bool:
+            return {
+                await says(CLUSTER_SETS, name, "ClusterSetEmpty") for name in ("default", "global")
+            } == {"False"}
+
+        await until(has_clusters, "both sets have clusters", seconds=20)
+        await fleet.delete(CLUSTER_SETS, Key("", "default"))
+        await until(has_clusters, "the set is back", seconds=20)
+
+        binding = {
+            "apiVersion": BINDINGS.api_version,
+            "kind": BINDINGS.kind,
+            "metadata": {"name": "mine"},
+            "spec": {"clusterSet": "mine"},
+        }
+        await fleet.create(BINDINGS, binding, "default")
+
+        async def is_bound(status: str) -> bool:
+            return await says(BINDINGS, "mine", BOUND, "default") == status
+
+        await until(lambda: is_bound("False"), "not bound", seconds=10)
+        made = {"apiVersion": CLUSTER_SETS.api_version, "kind": CLUSTER_SETS.kind}
+        await fleet.create(CLUSTER_SETS, {**made, "metadata": {"name": "mine"}})
+        await until(lambda: is_bound("True"), "bound", seconds=10)
+
+
+def work(name: str, priority: str) -> Object:
+    """A work that an agent must clean up."""
+    meta = {"name": name, "finalizers": [WORK_FINALIZER]}
+    return {
+        "apiVersion": WORKS.api_version,
+        "kind": WORKS.kind,
+        "metadata": {**meta, "annotations": {CLEANUP_PRIORITY: priority}},
+    }
+
+
+async def test_works_leave_in_the_order_of_their_priority(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Each group only when the one before is gone; the rights go last."""
+    agent = Agent(bootstrap, "leaves")
+    order: list[str] = []
+    async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
+        await agent.report(own)
+        for name, priority in (("last", "100"), ("first", "odd"), ("middle", "10")):
+            await fleet.create(WORKS, work(name, priority), "leaves")
+        await fleet.delete(CLUSTERS, Key("", "leaves"))
+
+        async def clean_up() -> bool:
+            """What an agent does."""
+            if await is_gone(fleet, CLUSTERS, "leaves"):
+                return True
+            found = await fleet.list(WORKS, "leaves")
+            leaving = [each for each in found.items if each["metadata"].get("deletionTimestamp")]
+            for each in leaving:
+                key = Key.of(each)
+                order.append(key.name)
+                await own.patch(WORKS, key, {"metadata": {"finalizers": None}})
+            return False
+
+        await until(clean_up, "the cluster is gone", seconds=30)
+
+    assert order == ["first", "middle", "last"]
+    role = "open-cluster-management:managedcluster:leaves"
+    assert await is_gone(fleet, CLUSTER_ROLES, role)
+    assert await is_gone(fleet, LEASES, LEASE_NAME, "leaves")
+
+
+async def test_a_cluster_that_is_gone_for_good_is_let_go_when_the_administrator_says_so(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Not before, and an Event names what is orphaned."""
+    agent = Agent(bootstrap, "dead")
+    async with hubs.running(fleet_connection):
+        await agent.join(fleet)
+        await fleet.create(WORKS, work("orphan", "0"), "dead")
+        await fleet.delete(CLUSTERS, Key("", "dead"))
+        await until(lambda: is_said(fleet, "dead", "Deleting", "False"), "it waits", seconds=10)
+        assert FORCE_DETACH in (await condition(fleet, "dead", "Deleting"))["message"]
+
+        forced = {"metadata": {"annotations": {FORCE_DETACH: "0s"}}}
+        await fleet.patch(CLUSTERS, Key("", "dead"), forced)
+        await until(lambda: is_gone(fleet, CLUSTERS, "dead"), "it is gone", seconds=20)
+
+        async def is_told() -> bool:
+            found = await fleet.list(EVENTS, "dead")
+            return any(
+                each["reason"] == "Orphaned" and "orphan" in each["message"] for each in found.items
+            )
+
+        await until(is_told, "the orphan is named", seconds=10)
+
+
+async def test_the_hub_says_how_it_stands(fleet: Client, fleet_connection: Connection):
+    manager = {
+        "apiVersion": CLUSTER_MANAGERS.api_version,
+        "kind": CLUSTER_MANAGERS.kind,
+        "metadata": {"name": "cluster-manager"},
+        "spec": {"registrationConfiguration": {"registrationDrivers": [{"authType": "grpc"}]}},
+    }
+    async with hubs.running(fleet_connection):
+        await fleet.create(CLUSTER_MANAGERS, manager)
+
+        async def says() -> dict[str, str]:
+            found = await fleet.get(CLUSTER_MANAGERS, "cluster-manager")
+            said: list[Object] = found.get("status", {}).get("conditions") or []
+            return {each["type"]: each["status"] for each in said}
+
+        async def is_degraded(status: str) -> bool:
+            return (await says()).get("HubRegistrationDegraded") == status
+
+        await until(lambda: is_degraded("True"), "degraded", seconds=10)
+        drivers = {"spec": {"registrationConfiguration": {"registrationDrivers": None}}}
+        await fleet.patch(CLUSTER_MANAGERS, Key("", "cluster-manager"), drivers)
+        await until(lambda: is_degraded("False"), "well", seconds=10)
+        assert (await says())["Applied"] == "True"

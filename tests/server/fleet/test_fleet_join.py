@@ -1,0 +1,325 @@
+"""Clusters join a real hub: requests, rights, denial; what one agent cannot do to another."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from knfleet.api.cluster import (
+    ACCEPTED,
+    AGENT_NAME,
+    ALLOW_REREGISTRATION,
+    AUTO_ACCEPTED,
+    CLUSTERS,
+    GROUP_PREFIX,
+    LEASE_NAME,
+    MANAGED_CLUSTERS,
+    SET_LABEL,
+    agent_user,
+)
+from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS
+from knfleet.api.meta import Key
+from knfleet.api.work import WORKS
+from knfleet.fleet.grants import ACCESS_SECRET
+from knfleet.fleet.requests import approve, concluded
+from knfleet.fleet.views import CSRS
+from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from tests.server.fleet import hubs
+from tests.server.fleet.agents import Agent, accept, csr, is_said, request_pem
+from tests.waiting import until
+
+BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
+
+
+async def annotation(client: Client, cluster: str, name: str) -> str:
+    """An annotation of a cluster."""
+    found = await client.get(CLUSTERS, cluster)
+    return found["metadata"].get("annotations", {}).get(name, "")
+
+
+async def refusal(attempt: Awaitable[object]) -> str:
+    """Why the server refuses something; empty when it does not."""
+    try:
+        await attempt
+    except (Forbidden, Invalid) as error:
+        return error.message
+    return ""
+
+
+async def outcome(client: Client, request: str) -> str:
+    """What became of a request."""
+    return concluded(await client.get(CSRS, request))
+
+
+async def decided(fleet: Client, request: str, what: str) -> None:
+    """Return when a request is approved or denied."""
+
+    async def is_so() -> bool:
+        return await outcome(fleet, request) == what
+
+    await until(is_so, f"{request} is {what}", seconds=20)
+
+
+async def test_a_cluster_joins_and_renews_with_nothing_but_its_rights(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """The hub has only the role that `init` gives it, the agent only what the hub gives it."""
+    agent = Agent(bootstrap, "joins")
+    async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
+        await agent.renew(own)
+        await agent.report(own)
+        renewal = await agent.ask(agent.connection)
+        await decided(fleet, renewal, "Approved")
+
+        assert await is_said(fleet, "joins", "ManagedClusterConditionAvailable", "True")
+        found = await own.get(CLUSTERS, "joins")
+        assert found["metadata"]["labels"][SET_LABEL] == "default"
+        assert found["metadata"]["annotations"][AGENT_NAME] == "a1"
+        assert (await own.get(SECRETS, ACCESS_SECRET, "joins")).get("data") is None
+
+
+Attempt = Callable[[Client], Awaitable[object]]
+OTHER = Key("", "theirs")
+FORBIDDEN: dict[str, Attempt] = {
+    "read a Lease": lambda own: own.get(LEASES, LEASE_NAME, "theirs"),
+    "renew a Lease": lambda own: own.patch(LEASES, Key("theirs", LEASE_NAME), {"spec": {}}),
+    "list works": lambda own: own.list(WORKS, "theirs"),
+    "read the access": lambda own: own.get(SECRETS, ACCESS_SECRET, "theirs"),
+    "list Secrets of its own": lambda own: own.list(SECRETS, "mine"),
+    "read another cluster": lambda own: own.get(CLUSTERS, "theirs"),
+    "relabel another cluster": lambda own: own.patch(
+        CLUSTERS, OTHER, {"metadata": {"labels": {"a": "b"}}}
+    ),
+    "report for another": lambda own: own.patch(
+        CLUSTERS, OTHER, {"status": {}}, subresource="status"
+    ),
+    "make another Lease": lambda own: own.create(
+        LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}, "mine"
+    ),
+    "list all clusters": lambda own: own.list(CLUSTERS),
+}
+REFUSED: dict[str, dict[str, object]] = {
+    "lease duration": {"spec": {"leaseDurationSeconds": 3600}},
+    "taints": {"spec": {"taints": []}},
+    "set": {"metadata": {"labels": {SET_LABEL: "other"}}},
+    "finalizers": {"metadata": {"finalizers": []}},
+    "annotations": {"metadata": {"annotations": {ALLOW_REREGISTRATION: "true"}}},
+}
+
+
+async def test_an_agent_can_do_nothing_to_another_and_little_to_itself(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """The rules hold although no hub runs while they are tried."""
+    agent = Agent(bootstrap, "mine")
+    async with hubs.running(fleet_connection):
+        await Agent(bootstrap, "theirs").join(fleet)
+        connection = await agent.join(fleet)
+    async with Client(connection) as own:
+        allowed = [what for what, attempt in FORBIDDEN.items() if not await refusal(attempt(own))]
+        assert allowed == []
+        me = Key("", "mine")
+        said = {
+            what: await refusal(own.patch(CLUSTERS, me, patch)) for what, patch in REFUSED.items()
+        }
+        words = ("an agent", "between sets")
+        assert [what for what, why in said.items() if not any(w in why for w in words)] == []
+        lie = {"type": ACCEPTED, "status": "True", "reason": "Me", "message": "I say so"}
+        with pytest.raises((Forbidden, Invalid), match="only the hub"):
+            await own.patch(
+                CLUSTERS,
+                Key("", "mine"),
+                {"status": {"conditions": [lie]}},
+                subresource="status",
+            )
+
+        changed = {"spec": {"managedClusterClientConfigs": [{"url": "https://there"}]}}
+        await own.patch(CLUSTERS, Key("", "mine"), changed)
+
+
+async def test_nobody_accepts_itself(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Neither one who asks to join, nor one who was denied."""
+    agent = Agent(bootstrap, "selfmade")
+    with pytest.raises((Forbidden, Invalid), match="managedclusters/accept"):
+        await agent.introduce(hubAcceptsClient=True)
+    async with hubs.running(fleet_connection):
+        connection = await agent.join(fleet)
+        await accept(fleet, "selfmade", value=False)
+        await until(lambda: is_said(fleet, "selfmade", ACCEPTED, "False"), "denied", seconds=20)
+        async with Client(connection) as own:
+            found = await own.get(CLUSTERS, "selfmade")
+            with pytest.raises(ApiError):
+                await accept(own, "selfmade")
+            with pytest.raises(Forbidden):
+                await agent.renew(own)
+
+    assert found["spec"]["hubAcceptsClient"] is False
+
+
+async def test_a_denied_cluster_keeps_its_works_rights_until_they_are_gone(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """And gets everything back when it is accepted again."""
+    agent = Agent(bootstrap, "drains")
+    binding = Key("drains", "open-cluster-management:managedcluster:drains:work")
+    work = {"apiVersion": WORKS.api_version, "kind": WORKS.kind, "metadata": {"name": "w"}}
+    async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
+        await fleet.create(WORKS, work, "drains")
+        await accept(fleet, "drains", value=False)
+        await until(lambda: is_said(fleet, "drains", ACCEPTED, "False"), "denied", seconds=20)
+        assert (await own.get(WORKS, "w", "drains"))["metadata"]["name"] == "w"
+        with pytest.raises(Forbidden):
+            await own.get(LEASES, LEASE_NAME, "drains")
+
+        await fleet.delete(WORKS, Key("drains", "w"))
+
+        async def is_gone() -> bool:
+            try:
+                await fleet.get(ROLE_BINDINGS, binding.name, binding.namespace)
+            except NotFound:
+                return True
+            return False
+
+        await until(is_gone, "the binding of works is gone", seconds=20)
+        await accept(fleet, "drains")
+        await until(lambda: is_said(fleet, "drains", ACCEPTED, "True"), "accepted", seconds=20)
+        await agent.renew(own)
+
+
+async def test_only_listed_identities_are_approved_and_accepted_without_a_person(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """And a denial by a person is not undone by the next request."""
+    async with hubs.running(fleet_connection):
+        waits = Agent(bootstrap, "unlisted")
+        await waits.introduce()
+        request = await waits.ask()
+    async with hubs.running(fleet_connection, BOOTSTRAP):
+        agent = Agent(bootstrap, "listed")
+        await agent.introduce()
+        await agent.fetch(await agent.ask())
+        await decided(fleet, request, "Approved")
+        await until(lambda: is_said(fleet, "listed", ACCEPTED, "True"), "accepted", seconds=20)
+        assert await annotation(fleet, "listed", AUTO_ACCEPTED)
+
+        await accept(fleet, "listed", value=False)
+        await until(lambda: is_said(fleet, "listed", ACCEPTED, "False"), "denied", seconds=20)
+        again = await agent.ask()
+        control = Agent(bootstrap, "control")
+        await control.introduce()
+        await decided(fleet, await control.ask(), "Approved")
+
+        assert await outcome(fleet, again) == ""
+        assert (await fleet.get(CLUSTERS, "listed"))["spec"]["hubAcceptsClient"] is False
+
+
+async def test_the_name_of_a_living_cluster_cannot_be_taken(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Not even by an identity whose requests need no person; an administrator can allow it."""
+    agent, thief = Agent(bootstrap, "taken"), Agent(bootstrap, "taken", "thief")
+    async with (
+        hubs.running(fleet_connection, BOOTSTRAP),
+        Client(await agent.join(fleet)) as own,
+    ):
+        await agent.renew(own)
+        await agent.report(own)
+
+        async def is_recorded() -> bool:
+            return await annotation(fleet, "taken", AGENT_NAME) == "a1"
+
+        await until(is_recorded, "the agent is recorded", seconds=20)
+        request = await thief.ask()
+        await decided(fleet, request, "Denied")
+        (said,) = (await fleet.get(CSRS, request))["status"]["conditions"]
+        assert "choose another name" in said["message"]
+
+        allowed = {"metadata": {"annotations": {ALLOW_REREGISTRATION: "true"}}}
+        await fleet.patch(CLUSTERS, Key("", "taken"), allowed)
+        await decided(fleet, await thief.ask(), "Approved")
+
+        async def is_replaced() -> bool:
+            return (
+                await annotation(fleet, "taken", AGENT_NAME) == "thief"
+                and await annotation(fleet, "taken", ALLOW_REREGISTRATION) == ""
+            )
+
+        await until(is_replaced, "the new agent is recorded", seconds=20)
+        replaced = await agent.ask(agent.connection)
+        control = Agent(bootstrap, "watched")
+        await control.introduce()
+        await decided(fleet, await control.ask(), "Approved")
+        assert await outcome(fleet, replaced) == ""
+
+
+async def test_forged_requests_stay_pending(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Although the one who asks is listed; every forgery is one that the API server takes."""
+    victim, agent = Agent(bootstrap, "victim"), Agent(bootstrap, "forger")
+    own, all_ = f"{GROUP_PREFIX}forger", MANAGED_CLUSTERS
+    name = agent_user("forger", "a1")
+
+    def pem(common: str, *groups: str, names: bool = False) -> bytes:
+        return request_pem(agent.key, common, list(groups), names=names)
+
+    forged = [
+        csr("forger", pem(name, all_)),
+        csr("forger", pem(name, own, all_, "system:nodes")),
+        csr("forger", pem(name, own, f"{GROUP_PREFIX}victim")),
+        csr("forger", pem(agent_user("victim", "a1"), own, all_)),
+        csr("forger", pem(f"{name}:x", own, all_)),
+        csr("forger", pem("kubernetes-admin", own, all_)),
+        csr("forger", pem(name, own, all_, names=True)),
+        csr("victim", pem(name, own, all_)),
+        csr("forger", pem(name, own, all_), usages=["client auth", "cert sign"]),
+    ]
+    behalf = csr("victim", victim.pem)
+    behalf["metadata"]["annotations"] = {
+        "open-cluster-management.io/csruser": agent_user("victim", "a1")
+    }
+    async with hubs.running(fleet_connection, BOOTSTRAP):
+        await victim.join(fleet)
+        connection = await agent.join(fleet)
+        async with Client(bootstrap) as client:
+            made = [await client.create(CSRS, each) for each in forged]
+        async with Client(connection) as client:
+            made.append(await client.create(CSRS, behalf))
+            made.append(await client.create(CSRS, csr("victim", victim.pem)))
+        control = Agent(bootstrap, "honest")
+        await control.introduce()
+        await decided(fleet, await control.ask(), "Approved")
+
+        found = [await outcome(fleet, each["metadata"]["name"]) for each in made]
+        assert found == [""] * len(made)
+
+
+async def test_a_request_needs_its_cluster(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """It is looked at again when the cluster is there."""
+    agent = Agent(bootstrap, "late")
+    async with hubs.running(fleet_connection, BOOTSTRAP):
+        request = await agent.ask()
+        await agent.introduce()
+
+        await decided(fleet, request, "Approved")
+
+
+async def test_a_person_may_approve_before_the_hub_runs(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Nothing of the API waits for the hub; it catches up."""
+    agent = Agent(bootstrap, "early")
+    await agent.introduce()
+    request = await agent.ask()
+    await approve(fleet, await fleet.get(CSRS, request), reason="Person", message="yes")
+    await accept(fleet, "early")
+    connection = await agent.fetch(request)
+    async with hubs.running(fleet_connection):
+        await until(lambda: is_said(fleet, "early", ACCEPTED, "True"), "accepted", seconds=20)
+        async with Client(connection) as own:
+            await agent.renew(own)

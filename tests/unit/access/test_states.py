@@ -1,0 +1,116 @@
+"""What answers and failures of a spoke mean."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from knfleet.access import reasons
+from knfleet.access.login import ahead_seconds
+from knfleet.access.preflight import NEEDED, Rule, Seen, objection
+from knfleet.access.resolver import Access
+from knfleet.access.states import Phase, failure
+from knfleet.api.core import CLUSTER_ROLES, CRDS
+from knfleet.api.meta import Key
+from knfleet.kube.credentials import Credential
+from knfleet.kube.endpoint import Endpoint
+from knfleet.kube.errors import (
+    BadAnswer,
+    ConfigError,
+    CredentialError,
+    Forbidden,
+    KubeError,
+    Refused,
+    ServerError,
+    TlsFailed,
+    Unanswered,
+    Unauthorized,
+)
+from knfleet.kube.execplugin import ExecPlugin
+
+ACCESS = Access(Endpoint("https://spoke.example"), ExecPlugin("/plugins/reader"), "reader")
+PROFILE = Key("fleet", "spoke1")
+FAILED, REMOTE = reasons.ACCESS_PROVIDER_FAILED, reasons.REMOTE_CLIENT_CREATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("error", "phase", "reason"),
+    [
+        (CredentialError("exit code 3"), Phase.REFUSED, FAILED),
+        (Unauthorized("who"), Phase.REFUSED, REMOTE),
+        (Forbidden("no"), Phase.REFUSED, REMOTE),
+        (TlsFailed("self-signed"), Phase.REFUSED, REMOTE),
+        (ConfigError("odd"), Phase.REFUSED, REMOTE),
+        (Refused("nobody"), Phase.LOST, REMOTE),
+        (Unanswered("late"), Phase.LOST, REMOTE),
+        (ServerError("etcd"), Phase.LOST, REMOTE),
+        (BadAnswer("<html>"), Phase.LOST, REMOTE),
+    ],
+)
+def test_every_failure_has_a_phase_a_reason_and_something_next(
+    error: KubeError, phase: Phase, reason: str
+):
+    """The message names the profile, what came back, and what happens now."""
+    verdict = failure(error, PROFILE, ACCESS)
+
+    assert (verdict.phase, verdict.reason) == (phase, reason)
+    assert "fleet/spoke1" in verdict.message
+    assert str(error) in verdict.message
+    assert any(next_ in verdict.message for next_ in ("within", "goes on when"))
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [
+        ("v1.33.9", True),
+        ("v1.34.0", False),
+        ("v1.34.0-rc.1", False),
+        ("v1.34.3+k3s1", False),
+        ("v1.100.0", False),
+        ("v2.0.0", False),
+        ("", False),
+        ("unheard of", False),
+    ],
+)
+def test_an_old_kubernetes_is_refused_and_an_unknown_one_is_not(version: str, refused: bool):
+    """With both versions, and how to go on all the same."""
+    found = objection(Seen(version, "uid"), "ClusterProfile fleet/spoke1", "v1.34.0")
+
+    assert (found is not None) is refused
+    if found is not None:
+        assert f"Kubernetes {version} is older than v1.34.0" in str(found)
+        assert "KUBERNETES_MIN_VERSION" in str(found)
+        assert objection(Seen(version, "uid"), "", "v1.30.0") is None
+
+
+def test_missing_rights_are_named_kind_by_kind():
+    """So that somebody can grant them."""
+    missing = ((CRDS, "create"), (CRDS, "patch"), (CLUSTER_ROLES, "create"))
+    found = objection(Seen("v1.35.0", "", missing), "ClusterProfile fleet/spoke1", "v1.34.0")
+
+    assert found is not None
+    assert found.reason == REMOTE
+    assert (
+        "create, patch customresourcedefinitions.apiextensions.k8s.io;"
+        " create clusterroles.rbac.authorization.k8s.io" in str(found)
+    )
+
+
+def test_a_rule_for_everything_gives_every_right():
+    """And one for some things gives those."""
+    everything = Rule(["*"], ["*"], ["*"])
+    roles = Rule(["create", "patch"], ["rbac.authorization.k8s.io"], ["clusterroles"])
+
+    assert all(everything.allows(right) for right in NEEDED)
+    assert [right for right in NEEDED if roles.allows(right)] == [
+        (CLUSTER_ROLES, "create"),
+        (CLUSTER_ROLES, "patch"),
+    ]
+
+
+@pytest.mark.parametrize(("life", "ahead"), [(3600, 3510), (120, 60), (8, 2)])
+def test_the_next_credential_is_fetched_before_the_current_one_is_too_old(life: int, ahead: int):
+    """Half a minute before its end it is not used any more."""
+    now = datetime.now(UTC)
+
+    assert ahead_seconds(Credential(expires=now + timedelta(seconds=life)), now) == ahead
+    assert ahead_seconds(Credential(), now) == float("inf")
