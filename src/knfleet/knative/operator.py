@@ -41,6 +41,8 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 
+HUB_SECONDS = 3.0
+"""How long to wait before the hub is asked again."""
 API_SECONDS = 60.0
 """How long the API server may take to answer at all."""
 
@@ -210,7 +212,7 @@ class Operator:
                 return ""
             except KubeError as error:
                 log.warning("the hub does not answer", error=str(error))
-            await asyncio.sleep(CRD_SECONDS)
+            await asyncio.sleep(HUB_SECONDS)
 
     def measure(self, spokes: Spokes) -> None:
         """Tell how everything stands, whenever somebody asks."""
