@@ -41,8 +41,8 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 
-AGAIN_SECONDS = 3.0
-"""How often to ask a hub that does not answer."""
+HUB_SECONDS = 3.0
+"""How long to wait before the hub is asked again."""
 API_SECONDS = 60.0
 """How long the API server may take to answer at all."""
 
@@ -212,7 +212,7 @@ class Operator:
                 return ""
             except KubeError as error:
                 log.warning("the hub does not answer", error=str(error))
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(HUB_SECONDS)
 
     def measure(self, spokes: Spokes) -> None:
         """Tell how everything stands, whenever somebody asks."""
