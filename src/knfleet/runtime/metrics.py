@@ -1,7 +1,8 @@
 """What the process counts, in a registry of its own.
 
-Label values are clusters, controllers and small fixed words, never objects. Label sets are bound
-once and kept; those of a cluster go when it leaves. prometheus_client is loaded when the first
+Label values are clusters, controllers and small fixed words, never objects, except where somebody
+collects them anew each time (`knative.gauges`). Label sets are bound once and kept; those of a
+cluster go when it leaves. prometheus_client is loaded when the first
 `Metrics` is made.
 """
 
