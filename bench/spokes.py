@@ -6,7 +6,8 @@ Serving with Kourier on one spoke and on all at once, from nothing to Ready on t
 knfleet alone on six spokes, without and with two more that hang. Every turn begins with empty
 clusters and a fresh process. The Knative Operator sends at most 20 requests a second to a spoke,
 which no flag of it changes; on the hub it has no limit here. Both log in with the
-same plugin, which costs nothing. What is shown is the median of the rounds; the first round is not counted.
+same plugin, which costs nothing. The median of the rounds is shown; the first is
+not counted.
 """
 
 import argparse
