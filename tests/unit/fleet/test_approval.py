@@ -4,7 +4,10 @@ import base64
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from msgspec.structs import replace
 
 from knfleet.api.cluster import (
@@ -43,6 +46,23 @@ def test_a_request_of_an_agent_is_understood():
 def test_the_common_group_may_be_missing_and_organisations_stand_in_any_order():
     assert isinstance(examine(asked(NAME, OWN)), Request)
     assert isinstance(examine(asked(NAME, MANAGED_CLUSTERS, OWN)), Request)
+
+
+def test_a_name_longer_than_certificates_like_is_understood():
+    """A cluster's name may have 63 characters, and the common name has more besides."""
+    cluster_name = "c" * 63
+    own = f"{GROUP_PREFIX}{cluster_name}"
+    attributes = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, own, _validate=False),
+        x509.NameAttribute(NameOID.COMMON_NAME, f"{own}:a1", _validate=False),
+    ]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(attributes))
+    pem = builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    found = examine(csr(cluster_name, pem, username=BOOTSTRAP))
+
+    assert isinstance(found, Request)
+    assert found.agent == "a1"
 
 
 FORGED: dict[str, tuple[Object, str]] = {
