@@ -48,6 +48,7 @@ def test_the_common_group_may_be_missing_and_organisations_stand_in_any_order():
     assert isinstance(examine(asked(NAME, MANAGED_CLUSTERS, OWN)), Request)
 
 
+@pytest.mark.filterwarnings("ignore:Attribute's length")
 def test_a_name_longer_than_certificates_like_is_understood():
     """A cluster's name may have 63 characters, and the common name has more besides."""
     cluster_name = "c" * 63
