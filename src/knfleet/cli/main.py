@@ -27,6 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "clusterset": Entry(
         "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
     ),
+    "doctor": Entry("knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do."),
     "get": Entry("knfleet.cli.get", "Print tokens, and the clusters of a hub."),
     "init": Entry("knfleet.cli.init", "Make a cluster a hub, and print how clusters join it."),
     "join": Entry("knfleet.cli.join", "Have a cluster ask a hub to take it in."),
