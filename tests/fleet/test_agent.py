@@ -20,6 +20,7 @@ from knfleet.agent.keeping import secret_of
 from knfleet.api.cluster import (
     AVAILABLE,
     CERTIFICATE_ROTATED,
+    CLOCK_SYNCED,
     CLUSTER_NAME_LABEL,
     CLUSTERS,
     JOINED,
@@ -218,3 +219,62 @@ def near_its_end(hub: Lent, held: Held) -> bytes:
         .sign(authority.key, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM)
+
+
+async def test_a_hub_that_moved_is_followed_without_a_person(scene: Scene):
+    await joined(scene)
+    before = await hub_secret(scene.spoke)
+    endpoint = scene.hub_lent.connection.endpoint
+    moved = replace(endpoint, server=endpoint.server.replace("127.0.0.1", "localhost"))
+
+    scene.agent.point_to(moved, "a-token-that-is-not-needed")
+
+    await scene.agent.says("the hub has moved")
+    await until(lambda: handed(scene), "access is handed over again")
+    after = await hub_secret(scene.spoke)
+    assert moved.server in after["kubeconfig"].decode()
+    assert after["tls.crt"] == before["tls.crt"]
+    assert await scene.pending() == []
+
+
+async def test_a_name_that_is_taken_is_not_given_to_another_agent(scene: Scene, tmp_path: Path):
+    await joined(scene)
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    other = Agent(scene.hub_lent, other_folder)
+    other.point_to(scene.hub_lent.connection.endpoint, await bootstrap_token(scene.hub))
+    try:
+        await other.start("--agent-id", "thief")
+        await other.says("certificate request refused", "choose another")
+    finally:
+        await other.end(signal.SIGKILL)
+    await condition(scene.hub, AVAILABLE, "True")
+
+
+async def test_a_wrong_token_is_told_with_what_to_do(scene: Scene):
+    scene.agent.point_to(scene.hub_lent.connection.endpoint, "wrong")
+
+    await scene.agent.start()
+
+    await scene.agent.says("the token is wrong or expired", "knfleet get token")
+    scene.agent.point_to(scene.hub_lent.connection.endpoint, await bootstrap_token(scene.hub))
+    await scene.accept()
+    await condition(scene.hub, AVAILABLE, "True")
+
+
+async def test_a_clock_that_is_off_is_told_and_nothing_is_reported(scene: Scene):
+    await joined(scene)
+    off: Object = {
+        "type": CLOCK_SYNCED,
+        "status": "False",
+        "reason": "ManagedClusterClockOutOfSync",
+        "message": "an hour off",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 0,
+    }
+    cluster = await scene.hub.get(CLUSTERS, "c1")
+    conditions = [each for each in cluster["status"]["conditions"] if each["type"] != CLOCK_SYNCED]
+    patch = {"status": {"conditions": [*conditions, off]}}
+    await scene.hub.patch(CLUSTERS, Key("", "c1"), patch, subresource="status")
+
+    await scene.agent.says("out of step", "synchronise the clocks")

@@ -13,8 +13,7 @@ from knfleet.api.meta import Key
 from knfleet.api.work import APPLIED_WORKS
 from knfleet.kube.client import Client
 from tests.conftest import Lend
-from tests.fleet.commands import IMAGE, done, refused
-from tests.server.fleet import hubs
+from tests.fleet.commands import IMAGE, done, refused, type_in
 from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("agent")
@@ -30,18 +29,15 @@ async def is_clean(client: Client) -> bool:
     ]
 
 
-async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, tmp_path: Path):
+async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small_root: Path):
     hub, spoke = await lend(2)
-    told = await done(hub.kubeconfig, "init", "--image", IMAGE)
+    flags = ("--image", IMAGE, "--releases", str(small_root), "--timeout", "90")
+    told = await done(hub.kubeconfig, "init", "--wait", *flags)
     command = next(line for line in told.splitlines() if "knfleet join" in line)
     assert "--hub-token" in command
     assert command.strip().endswith(command.split("--hub-ca-hash ")[1])
 
-    async with (
-        Client(hub.connection) as client,
-        Client(spoke.connection) as spoke_client,
-        hubs.running(hub.connection),
-    ):
+    async with Client(hub.connection) as client, Client(spoke.connection) as spoke_client:
         _, *join = shlex.split(command.replace("<cluster_name>", "cluster1"))
         said = await done(spoke.kubeconfig, *join, "--image", IMAGE)
         assert "knfleet accept --clusters cluster1" in said
@@ -52,20 +48,20 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, tmp_p
         assert "set hubAcceptsClient to true for managed cluster cluster1" in accepted
 
         shown = (await done(hub.kubeconfig, "get", "clusters")).splitlines()
-        assert shown[0].split() == [
-            "NAME",
-            "HUB",
-            "ACCEPTED",
-            "MANAGED",
-            "CLUSTER",
-            "URLS",
-            "JOINED",
-            "AVAILABLE",
-            "AGE",
-        ]
-        assert shown[1].split()[:4] == ["cluster1", "true", "True", "True"]
+        heading = "NAME HUB ACCEPTED MANAGED CLUSTER URLS JOINED AVAILABLE AGE"
+        assert " ".join(shown[0].split()) == heading
+        server = spoke.connection.endpoint.server
+        assert shown[1].split()[:5] == ["cluster1", "true", server, "True", "True"]
         listed = msgspec.json.decode(await done(hub.kubeconfig, "get", "clusters", "-o", "json"))
         assert [each["metadata"]["name"] for each in listed["items"]] == ["cluster1"]
+
+        well = await done(
+            hub.kubeconfig, "doctor", "cluster1", "--spoke-kubeconfig", str(spoke.kubeconfig)
+        )
+        assert [line for line in well.splitlines() if not line.startswith("ok")] == []
+        assert "not accepted" not in well
+        sick = await type_in(hub.kubeconfig, "doctor", "nobody")
+        assert (sick.code, "there is none called nobody" in sick.out) == (1, True)
 
         assert "clusters are attached: cluster1" in await refused(hub.kubeconfig, "clean")
         work = {
@@ -134,3 +130,30 @@ async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend
     assert told["hub-token"] not in printed
     async with Client(spoke.connection) as client:
         assert await is_clean(client)
+
+
+async def test_a_bootstrap_token_joins_a_cluster_too(lend: Lend, small_root: Path):
+    """The hub as a cluster of its own, at the address that it publishes."""
+    (hub,) = await lend(1)
+    flags = ("--image", IMAGE, "--releases", str(small_root), "--timeout", "90")
+    printed = await done(
+        hub.kubeconfig, "init", "--wait", "--use-bootstrap-token", "-o", "json", *flags
+    )
+    told = msgspec.json.decode(printed)
+    assert told["hub-token"].startswith("ocmhub.")
+    again = msgspec.json.decode(
+        await done(hub.kubeconfig, "get", "token", "--use-bootstrap-token", "-o", "json")
+    )
+    assert again["hub-token"] == told["hub-token"]
+
+    await done(
+        hub.kubeconfig,
+        *("join", "--hub-token", told["hub-token"], "--hub-apiserver", told["hub-apiserver"]),
+        *("--cluster-name", "local-cluster", "--force-internal-endpoint-lookup", "--wait"),
+        *("--image", IMAGE, "--resource-qos-class", "BestEffort", "--timeout", "60"),
+    )
+    accepted = await done(
+        hub.kubeconfig, "accept", "--clusters", "local-cluster", "--wait", "--timeout", "60"
+    )
+
+    assert "local-cluster is available" in accepted

@@ -5,10 +5,11 @@ Either may change while the agent runs: that is how a cluster is moved to anothe
 
 import asyncio
 import base64
+import contextlib
 from pathlib import Path
 from typing import Protocol
 
-from knfleet.agent.identity import Bootstrap, Place, read_bootstrap
+from knfleet.agent.identity import Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
 from knfleet.api.hub import BOOTSTRAP_SECRET
 from knfleet.api.meta import Key
@@ -21,6 +22,7 @@ from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 2.0
 """How often a file is looked at."""
+READY_SECONDS = 10.0
 
 
 class Source(Protocol):
@@ -28,6 +30,10 @@ class Source(Protocol):
 
     async def run(self) -> None:
         """Follow it until cancelled."""
+        ...
+
+    async def ready(self) -> None:
+        """Return when it has been looked at once, or cannot be."""
         ...
 
     def read(self) -> Bootstrap:
@@ -48,6 +54,9 @@ class FileSource:
     async def run(self) -> None:
         """Files are looked at when somebody asks."""
         await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        """A file is looked at whenever it is read."""
 
     def read(self) -> Bootstrap:
         """What the file says now."""
@@ -76,6 +85,11 @@ class SecretSource:
     async def run(self) -> None:
         """Follow the Secret."""
         await self.informer.run()
+
+    async def ready(self) -> None:
+        """Return when the Secret was looked for, or after a while."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.informer.synced.wait(), READY_SECONDS)
 
     def read(self) -> Bootstrap:
         """What the Secret says now."""
@@ -106,6 +120,7 @@ class SecretSource:
 async def readable(source: Source) -> Bootstrap:
     """What the source says, as soon as it says something that can be used."""
     told = ""
+    await source.ready()
     while True:
         try:
             return source.read()
@@ -116,13 +131,13 @@ async def readable(source: Source) -> Bootstrap:
         await source.change()
 
 
-async def moved(source: Source, place: Place) -> None:
-    """Return when the source names another hub than this."""
+async def changed(source: Source, bootstrap: Bootstrap) -> None:
+    """Return when the source names another hub, or another way to log in there."""
     while True:
         await source.change()
         try:
             found = source.read()
         except ConfigError:
             continue
-        if found.place != place:
+        if found != bootstrap:
             return

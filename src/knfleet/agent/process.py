@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from knfleet.agent.bootstraps import Source, moved, readable
+from knfleet.agent.bootstraps import Source, changed, readable
 from knfleet.agent.identity import (
     Bootstrap,
     Held,
@@ -66,22 +66,22 @@ class Agent:
         while True:
             try:
                 bootstrap = await readable(self.source)
-                await self.unless_moved(self.join(bootstrap), bootstrap)
+                await self.unless_changed(self.join(bootstrap), bootstrap)
             except KubeError as error:
                 log.warning("the cluster does not answer", error=str(error))
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def unless_moved(self, work: Coroutine[Any, Any, None], bootstrap: Bootstrap) -> None:
-        """Do something until it ends or the bootstrap kubeconfig names another hub."""
+    async def unless_changed(self, work: Coroutine[Any, Any, None], bootstrap: Bootstrap) -> None:
+        """Do something until it ends or the bootstrap kubeconfig changes."""
         try:
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(work)
-                moving = group.create_task(moved(self.source, bootstrap.place))
-                await asyncio.wait([working, moving], return_when=asyncio.FIRST_COMPLETED)
+                changing = group.create_task(changed(self.source, bootstrap))
+                await asyncio.wait([working, changing], return_when=asyncio.FIRST_COMPLETED)
                 if not working.done():
-                    log.info("the bootstrap kubeconfig names another hub")
+                    log.info("the bootstrap kubeconfig has changed")
                 working.cancel()
-                moving.cancel()
+                changing.cancel()
         except* KubeError as group:
             raise group.exceptions[0] from None
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @click.option("--output-file", hidden=True, expose_value=False)
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Take a hub off its cluster. All clusters must have left before."""
+    """Take a hub off its cluster.
+
+    All clusters must have left before.
+    """
     from knfleet.cli.init import objects_of
     from knfleet.fleet.applying import NotInTime
     from knfleet.fleet.deploying import HubPlan

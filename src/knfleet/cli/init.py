@@ -52,6 +52,7 @@ DRIVERS = ("csr", "grpc", "awsirsa")
 @click.option("--registration-drivers", "drivers", default="csr")
 @click.option("--auto-approved-csr-identities", "approved", default="")
 @click.option("--feature-gates", "gates", default="", help="As ManagedClusterAutoApproval=true.")
+@click.option("--releases", default="", help="Where the pod finds Knative's release files.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @click.option("--singleton", is_flag=True, hidden=True)
 @later_options(
@@ -113,6 +114,7 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
         quality=quality_of(options["qos"], options["limits"], options["requests"]),
         auto_approved=approved,
         feature_gates=gates,
+        releases=options["releases"],
     )
 
 

@@ -71,7 +71,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     check(options)
     connection = connection_of(kubeconfig, context)
     hub = asyncio.run(reached(wanted_of(options)))
-    plan = plan_of(options, hub)
+    plan = plan_of(options, hub, connection)
     objects = everything(plan)
     if options["dry_run"]:
         print_manifests(objects)
@@ -131,15 +131,22 @@ def wanted_of(options: dict[str, Any]) -> "Wanted":
     )
 
 
-def plan_of(options: dict[str, Any], hub: "Connection") -> "JoinPlan":
-    """How the cluster is to be joined."""
+def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "JoinPlan":
+    """How the cluster is to be joined.
+
+    Unless something else is said, the hub reaches the cluster where this command does: the address
+    that pods use is of no use elsewhere.
+    """
     from knfleet.agent.names import random_agent
     from knfleet.cli.agent import annotations
     from knfleet.fleet.joining import JoinPlan
     from knfleet.fleet.reaching import bootstrap_kubeconfig
+    from knfleet.kube.kubeconfig import load
 
     place: dict[str, Any] = {}
+    server = home.endpoint.server
     if options["mode"] == "hosted":
+        server = load([options["managed"]]).endpoint.server
         name = f"klusterlet-hosted-{random_agent()}"
         content: bytes = options["managed"].read_bytes()
         place = {"klusterlet": name, "namespace": name, "managed_kubeconfig": content}
@@ -152,7 +159,7 @@ def plan_of(options: dict[str, Any], hub: "Connection") -> "JoinPlan":
         quality=quality_of(options["qos"], options["limits"], options["requests"]),
         annotations=annotations(",".join(options["annotations"])),
         lifetime_seconds=options["lifetime"],
-        external_urls=options["urls"],
+        external_urls=options["urls"] or (server,),
         **place,
     )
 

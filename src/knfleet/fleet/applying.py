@@ -125,8 +125,12 @@ async def pod_troubles(client: Client, deployment: Key) -> str:
     said: list[str] = []
     for pod in found.items:
         for container in items(pod, "status", "containerStatuses"):
-            state = part(container, "state")
-            for detail in (part(state, "waiting"), part(state, "terminated")):
+            now, before = part(container, "state"), part(container, "lastState")
+            for detail in (
+                part(now, "waiting"),
+                part(now, "terminated"),
+                part(before, "terminated"),
+            ):
                 if detail:
                     reason = detail.get("message") or detail.get("reason")
                     said.append(f"pod {pod['metadata']['name']}: {reason}")

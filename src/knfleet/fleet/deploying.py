@@ -59,6 +59,8 @@ class HubPlan(Struct, frozen=True):
     quality: Quality = Quality()
     auto_approved: tuple[str, ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
+    releases: str = ""
+    """Where Knative's release files are in the pod; empty: where the image has them."""
 
 
 def image_of(registry: str, version: str) -> str:
@@ -95,7 +97,7 @@ def hub_deployment(plan: HubPlan) -> Object:
     """The hub as a workload."""
     container: Object = {
         "name": CLUSTER_MANAGER,
-        "args": ["hub"],
+        "args": ["hub", *([f"--releases={plan.releases}"] if plan.releases else [])],
         "env": [
             field("SYSTEM_NAMESPACE", "metadata.namespace"),
             field("POD_NAME", "metadata.name"),

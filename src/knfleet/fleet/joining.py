@@ -26,6 +26,7 @@ from knfleet.fleet.deploying import HEALTH_PORT, Quality, deployment, probes
 from knfleet.fleet.grants import READ, rule
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
+from knfleet.knative.rights import local_rules
 
 AGENT = "klusterlet-registration-agent"
 SINGLETON = "klusterlet-agent"
@@ -33,28 +34,6 @@ EXTERNAL_SECRET = "external-managed-kubeconfig"  # noqa: S105  a name
 EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
 ACCESS_ROLE = "knfleet:access"
-MANAGE = [*READ, "create", "patch", "delete"]
-
-INSTALLED: dict[str, list[str]] = {
-    "": ["configmaps", "namespaces", "secrets", "serviceaccounts", "services"],
-    "admissionregistration.k8s.io": [
-        "mutatingwebhookconfigurations",
-        "validatingwebhookconfigurations",
-    ],
-    "apiextensions.k8s.io": ["customresourcedefinitions"],
-    "apps": ["daemonsets", "deployments", "statefulsets"],
-    "autoscaling": ["horizontalpodautoscalers"],
-    "batch": ["cronjobs", "jobs"],
-    "caching.internal.knative.dev": ["images"],
-    "cert-manager.io": ["certificates"],
-    "networking.internal.knative.dev": ["certificates"],
-    "networking.istio.io": ["gateways"],
-    "policy": ["poddisruptionbudgets"],
-    "projectcontour.io": ["tlscertificatedelegations"],
-    RBAC_GROUP: ["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
-    "security.istio.io": ["peerauthentications"],
-}
-"""All kinds in releases of Knative."""
 
 
 class JoinPlan(Struct, frozen=True):
@@ -167,15 +146,9 @@ def agent_roles(plan: JoinPlan) -> list[Object]:
 
 def access_objects(plan: JoinPlan) -> list[Object]:
     """The account whose token the hub gets, and what it may do."""
-    rules = [
-        *(rule(group, plurals, MANAGE) for group, plurals in INSTALLED.items()),
-        rule("discovery.k8s.io", ["endpointslices"], READ),
-        # Roles of Knative hold rights that this role does not.
-        rule(RBAC_GROUP, ["clusterroles", "roles"], ["bind", "escalate"]),
-    ]
     return [
         named("v1", "ServiceAccount", ACCESS_ACCOUNT, plan.namespace),
-        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": rules},
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": local_rules()},
         binding("ClusterRole", ACCESS_ROLE, ACCESS_ACCOUNT, plan.namespace),
     ]
 
