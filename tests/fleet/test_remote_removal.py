@@ -84,6 +84,7 @@ async def test_a_frozen_spoke_is_waited_for_and_cleaned_when_it_thaws(fleet: Fle
     await fleet.lost("does not answer", reason=LOST, seconds=30)
     assert (await fleet.conditions())["DeploymentsAvailable"] == "True"
     await fleet.annotate(lost="forget")
+    await fleet.hub.tells("SettingWithoutEffect", "on-lost-target", "'forget'")
     await fleet.hub.delete(SERVINGS)
     await fleet.lost("waits since", "on-lost-target=orphan", "'forget'", reason=LOST)
 

@@ -199,6 +199,7 @@ class Reconciler:
         cr = decode(manifest, self.kind.type)
         self.check_migration(cr, record.status.version)
         said.eligible()
+        self.reporter.tell_policy(record, manifest)
         target = await self.targets.resolve(manifest)
         said.resolved()
         installation = self.installations.of(record, manifest, target)

@@ -12,7 +12,7 @@ from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.changes import Action, ChangeSet
 from knfleet.apply.repair import Repair
-from knfleet.knative.kinds import Kind
+from knfleet.knative.kinds import Kind, policy_problem
 from knfleet.knative.messages import told
 from knfleet.knative.records import Record
 from knfleet.knative.rendering import Rendering
@@ -83,6 +83,12 @@ class Reporter:
         for warning in rendering.warnings:
             if record.is_news(warning):
                 self.events.warning(manifest, "SettingWithoutEffect", warning)
+
+    def tell_policy(self, record: Record, manifest: Object) -> None:
+        """Tell, once, that nobody knows what to do should the target be lost."""
+        problem = policy_problem(manifest)
+        if problem and record.is_news(problem):
+            self.events.warning(manifest, "SettingWithoutEffect", problem)
 
     def tell_changes(self, record: Record, manifest: Object, changes: ChangeSet) -> None:
         """Tell what was taken from others, once, and count the rest."""

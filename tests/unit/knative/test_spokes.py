@@ -12,7 +12,7 @@ from knfleet.access.states import Phase, SpokeState
 from knfleet.api.meta import Key, Object
 from knfleet.knative.cleaning import is_same_place
 from knfleet.knative.gauges import Gauges
-from knfleet.knative.kinds import TARGET_UID, was_installed
+from knfleet.knative.kinds import ON_LOST_TARGET, TARGET_UID, was_installed
 from knfleet.knative.records import Interrupted, Record
 from knfleet.knative.settings import SettingError, poll_seconds
 from knfleet.knative.spokes import UNKNOWN, check_uid, root_of
@@ -97,13 +97,14 @@ def test_a_removal_that_waits_says_since_when_and_what_to_do() -> None:
     lost = TargetError("RemoteClientCreationFailed", "no answer.")
     gone = TargetError("ClusterProfileNotFound", "not found")
 
-    assert waiting_text(remote(), lost, "wait") == (
+    assert waiting_text(remote(), lost) == (
         "no answer; the removal waits since 2026-01-01T00:00:00Z and goes on by itself: bring the"
         " cluster back; if the cluster is gone for good, run: kubectl annotate knativeserving"
         " -n knative ks knfleet.dev/on-lost-target=orphan"
     )
-    assert "create the ClusterProfile fleet/spoke1 again" in waiting_text(remote(), gone, "wait")
-    assert waiting_text(remote(), lost, "no").endswith("'no', which is neither wait nor orphan")
+    assert "create the ClusterProfile fleet/spoke1 again" in waiting_text(remote(), gone)
+    wrong = remote(**{ON_LOST_TARGET: "no"})
+    assert waiting_text(wrong, lost).endswith("'no', which is neither wait nor orphan")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("1s", 1), ("500ms", 10), ("0s", 10)])
