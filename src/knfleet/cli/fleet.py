@@ -128,9 +128,9 @@ def quality_of(qos: Any, limits: str, requests: str) -> Any:
 
 def image_from(registry: str, image: str, version: str) -> str:
     """The image that the flags name."""
-    from knfleet.fleet.deploying import REGISTRY, image_of
+    from knfleet.fleet.deploying import image_of
 
-    return image or image_of(registry or REGISTRY, version)
+    return image or image_of(registry, version)
 
 
 def say(text: str) -> None:

@@ -8,7 +8,6 @@ from knfleet import __version__
 from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from knfleet.api.meta import Object
 
-REGISTRY = "quay.io/knfleet"
 IMAGE_NAME = "knfleet"
 HEALTH_PORT = 8080
 SMALL: Object = {"requests": {"cpu": "20m", "memory": "96Mi"}}
@@ -64,9 +63,10 @@ class HubPlan(Struct, frozen=True):
 
 
 def image_of(registry: str, version: str) -> str:
-    """Our image, of a registry; `default` is the release of this program."""
+    """Our image, of a registry or of the nodes' own; `default` is this program's release."""
     tag = {"default": f"v{__version__}", "latest": "latest"}.get(version)
-    return f"{registry.rstrip('/')}/{IMAGE_NAME}:{tag or 'v' + version.removeprefix('v')}"
+    prefix = f"{registry.rstrip('/')}/" if registry else ""
+    return f"{prefix}{IMAGE_NAME}:{tag or 'v' + version.removeprefix('v')}"
 
 
 def cluster_manager(plan: HubPlan) -> Object:

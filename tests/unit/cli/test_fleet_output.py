@@ -71,7 +71,7 @@ def test_init_prints_what_it_would_apply_without_a_cluster(kubeconfig: str):
     }
     deployment = next(each for each in objects if each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"].endswith("/knfleet:v1.2.3")
+    assert container["image"].endswith("knfleet:v1.2.3")
     assert container["resources"] == {"limits": {"cpu": "1"}}
 
 
