@@ -67,7 +67,7 @@ chart: $(READY) ## write the generated files of the Helm chart again
 	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
 
 .PHONY: bench
-bench: bench-client bench-knative ## measure, beside what others need for the same
+bench: bench-client bench-knative bench-spokes ## measure, beside what others need for the same
 
 .PHONY: bench-client
 bench-client: $(READY) ground ## measure the client: CPU per apply, list and watch
@@ -78,6 +78,10 @@ bench-client: $(READY) ground ## measure the client: CPU per apply, list and wat
 .PHONY: bench-knative
 bench-knative: $(READY) ground ## measure the operator beside the Knative Operator, turn by turn
 	@$(BIN)/python -m bench.knative $(ARGS)
+
+.PHONY: bench-spokes
+bench-spokes: $(READY) ground ## the same on one spoke and on eight at once, and beside spokes that hang
+	@$(BIN)/python -m bench.spokes $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again

@@ -1,7 +1,7 @@
 """The operators that are measured: how each is started, and how one sees what it does."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -12,6 +12,8 @@ from tests.peers.operator import running, silenced
 from tests.peers.samples import serving
 from tests.waiting import until
 
+AS_SHIPPED = ("--kube-api-qps=0", "--kube-api-burst=0")
+"""What the flags are when nobody gives them: 10 requests a second, after a burst of 20."""
 ANY = serving("bench", {})
 """The Knative Operator's surroundings, whatever it is to install."""
 
@@ -34,16 +36,17 @@ class Contestant(Struct, frozen=True):
     """One operator, and how it is started for a cluster; ready to work when it is entered."""
 
     name: str
-    started: Callable[[Hub, Path], contextlib.AbstractAsyncContextManager[Running]]
+    started: Callable[[Hub, Path, Sequence[str]], contextlib.AbstractAsyncContextManager[Running]]
+    """With the hub, a folder for files, and more flags."""
 
 
 def knfleet(releases: Path) -> Contestant:
     """Ours."""
 
     @contextlib.asynccontextmanager
-    async def started(hub: Hub, folder: Path) -> AsyncGenerator[Running]:
+    async def started(hub: Hub, folder: Path, flags: Sequence[str]) -> AsyncGenerator[Running]:
         operator = Operator(hub.lent.kubeconfig, releases, folder / "knfleet.log")
-        await operator.start()
+        await operator.start("--disable-ha", *flags)
         assert operator.process is not None
 
         async def is_ready() -> bool:
@@ -61,13 +64,13 @@ def knfleet(releases: Path) -> Contestant:
     return Contestant("knfleet", started)
 
 
-def knative_operator(project: GoProject) -> Contestant:
-    """The Knative Operator, which may send as many requests as it can."""
+def knative_operator(project: GoProject, *limits: str, name: str) -> Contestant:
+    """The Knative Operator, with flags that say how many requests it may send."""
 
     @contextlib.asynccontextmanager
-    async def started(hub: Hub, folder: Path) -> AsyncGenerator[Running]:
+    async def started(hub: Hub, folder: Path, flags: Sequence[str]) -> AsyncGenerator[Running]:
         log = folder / "knative-operator.log"
-        options = ["--kubeconfig", str(hub.lent.kubeconfig)]
+        options = ["--kubeconfig", str(hub.lent.kubeconfig), *limits, *flags]
 
         async def passes() -> float:
             return log.read_bytes().count(b'"Reconcile succeeded"')
@@ -80,4 +83,4 @@ def knative_operator(project: GoProject) -> Contestant:
                 )
                 yield Running(process.pid, passes)
 
-    return Contestant("Knative Operator", started)
+    return Contestant(name, started)

@@ -21,6 +21,7 @@ SPACE = "knative-serving"
 SPEC = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
 REPAIR_SECONDS = 15.0
 """What is not repaired by then is not repaired at once, and counts as not at all."""
+LOOKS = 4
 MIB = 2**20
 
 Figures = dict[str, float | None]
@@ -68,9 +69,12 @@ async def forced_pass(stage: Stage) -> Figures:
 
 
 async def is_quiet(stage: Stage) -> bool:
-    """Whether nothing was asked of the server for as long as twenty looks take."""
+    """Whether nothing was asked of the server, and no pass made, for as long as a few looks take.
+
+    The cluster's own controllers ask for something every now and then, so it must not be many.
+    """
     before = await requests(stage.hub.client), await stage.operator.passes()
-    for _ in range(20):
+    for _ in range(LOOKS):
         if (await requests(stage.hub.client), await stage.operator.passes()) != before:
             return False
     return True

@@ -46,7 +46,12 @@ class Helm(Struct, frozen=True):
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        output, complaint = await asyncio.wait_for(process.communicate(), SECONDS)
+        try:
+            output, complaint = await asyncio.wait_for(process.communicate(), SECONDS)
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
         assert process.returncode is not None
         return Answer(process.returncode, output.decode(), complaint.decode())
 

@@ -1,6 +1,9 @@
 """Our operator as users install it: a pod with the chart's own rights, run as a real process."""
 
+import base64
 import json
+import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,19 +11,24 @@ from typing import Any
 import pytest
 
 from knfleet.api.core import CRDS, DEPLOYMENTS, NAMESPACES
+from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import Object
+from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
 from knfleet.kube.yaml import dump_all
 from knfleet.packaging.install import Install
 from knfleet.packaging.objects import everything
+from knfleet.release.sources import MODULE_FOLDER
+from tests.conftest import Lend
 from tests.fleet.operators import HOME, Hub
 from tests.ground import Lent
 from tests.helm import CHART, Helm, helm_binary
+from tests.waiting import until
 
 __all__ = ["helm_binary"]
 
 NAMESPACE = "knative-operator"
+WAIT = ("--wait", "--timeout", "60s")
 REAL = {SERVINGS: "1.22.1", EVENTINGS: "1.22.2"}
 SMALL: Object = {"version": "1.23.0", "ingress": {}}
 
@@ -58,7 +66,7 @@ async def test_the_chart_installs_upgrades_and_leaves(
 ) -> None:
     """With exactly the chart's rights; what it leaves is found again by the next install."""
     helm = Helm(helm_binary, tmp_path, bare.lent.kubeconfig)
-    release = ("operator", str(CHART), "-n", NAMESPACE, "--wait", "--timeout", "60s")
+    release = ("operator", str(CHART), "-n", NAMESPACE, *WAIT)
     file = values(tmp_path, small_root)
 
     await helm.done("install", *release, "--create-namespace", "-f", file)
@@ -79,7 +87,7 @@ async def test_the_chart_installs_upgrades_and_leaves(
     await bare.ready(SERVINGS, "1.23.0")
     assert "is forbidden" not in await logs(bare)
 
-    await helm.done("uninstall", "operator", "-n", NAMESPACE, "--wait", "--timeout", "60s")
+    await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
     assert await bare.get(SERVINGS)
     assert await bare.exists(CRDS, "knativeservings.operator.knative.dev")
     assert not await bare.exists(DEPLOYMENTS, "knative-operator", NAMESPACE)
@@ -88,7 +96,7 @@ async def test_the_chart_installs_upgrades_and_leaves(
     await bare.delete(SERVINGS)
     await bare.gone(SERVINGS)
     assert not await bare.exists(DEPLOYMENTS, "controller")
-    await helm.done("uninstall", "operator", "-n", NAMESPACE, "--wait", "--timeout", "60s")
+    await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
 
 
 async def test_a_crd_of_somebody_else_is_left_to_them(
@@ -102,12 +110,47 @@ async def test_a_crd_of_somebody_else_is_left_to_them(
 
     await helm.done(
         *("install", "operator", str(CHART), "-n", NAMESPACE, "--create-namespace"),
-        *("-f", values(tmp_path, small_root), "--wait", "--timeout", "60s"),
+        *("-f", values(tmp_path, small_root), *WAIT),
     )
 
     found = await bare.client.get(CRDS, name)
     assert "meta.helm.sh/release-name" not in (found["metadata"].get("annotations") or {})
-    await helm.done("uninstall", "operator", "-n", NAMESPACE, "--wait", "--timeout", "60s")
+    await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
+
+
+@pytest.fixture
+def theirs(bundle_root: Path, tmp_path: Path) -> Path:
+    """The Knative Operator's chart, with the versions that its release process fills in."""
+    module = Path(str(bundle_root).removesuffix(MODULE_FOLDER))
+    chart = tmp_path / "theirs"
+    shutil.copytree(module / "config" / "charts" / "knative-operator", chart)
+    for name in ("Chart.yaml", "values.yaml"):
+        file = chart / name
+        text = re.sub(r"\{\{ *(tag|version) *\}\}", "1.22.0", file.read_text())
+        file.chmod(0o644)
+        file.write_text(text)
+    return chart
+
+
+async def test_a_release_of_the_knative_operators_chart_is_upgraded(
+    bare: Hub, helm_binary: Path, small_root: Path, theirs: Path, tmp_path: Path
+) -> None:
+    """Same release, same values file, another image: the custom resources go on."""
+    helm = Helm(helm_binary, tmp_path, bare.lent.kubeconfig)
+    await helm.done("install", "operator", str(theirs), "-n", NAMESPACE, "--create-namespace")
+    await until(lambda: bare.serves(SERVINGS), "the kind is served")
+    await bare.create(SERVINGS, **SMALL)
+    file = values(tmp_path, small_root, operator_webhook={"image": "example/webhook", "tag": "v1"})
+
+    await helm.done("upgrade", "operator", str(CHART), "-n", NAMESPACE, "-f", file, *WAIT)
+
+    await bare.ready(SERVINGS, "1.23.0")
+    assert not await bare.exists(DEPLOYMENTS, "operator-webhook", NAMESPACE)
+    crd = await bare.client.get(CRDS, "knativeservings.operator.knative.dev")
+    assert crd["spec"]["conversion"] == {"strategy": "None"}
+    await bare.delete(SERVINGS)
+    await bare.gone(SERVINGS)
+    await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
 
 
 PATCH = """
@@ -165,3 +208,94 @@ async def test_plain_manifests_and_the_documents_patch_work(
     for kind in REAL:
         await bare.gone(kind)
     assert "is forbidden" not in await logs(bare)
+
+
+async def test_a_hub_without_rights_on_itself_installs_on_a_spoke(
+    lend: Lend, helm_binary: Path, small_root: Path, tmp_path: Path
+) -> None:
+    """By the documents' steps: an image volume, a Secret beside the profile, no configuration."""
+    hub_lent, spoke_lent = await lend(2)
+    helm = Helm(helm_binary, tmp_path, hub_lent.kubeconfig)
+    multicluster: Object = {
+        "enabled": True,
+        "accessProvidersConfig": {"providers": [SECRETREADER]},
+        "plugins": [
+            {
+                "name": "secretreader",
+                "image": "example/cluster-inventory-api/secretreader:v0.1.0",
+                "mountPath": "/credential-plugin",
+            }
+        ],
+        "secretNamespaces": ["fleet-system"],
+    }
+    async with Client(hub_lent.connection) as client, Client(spoke_lent.connection) as spoke:
+        hub = Hub(hub_lent, client)
+        for name in ("fleet-system", "knative-serving"):
+            await hub.kubectl("create", "namespace", name)
+        await helm.done(
+            *("install", "operator", str(CHART), "-n", NAMESPACE, "--create-namespace", *WAIT),
+            *("-f", values(tmp_path, small_root, multicluster=multicluster, local_installs=False)),
+        )
+        token = await administrator(Hub(spoke_lent, spoke))
+        await hub.kubectl(
+            *("create", "secret", "generic", "spoke-cluster-1-credentials"),
+            *("-n", "fleet-system", f"--from-literal=token={token}"),
+        )
+        await offer(client, spoke_lent)
+
+        reference = {"name": "spoke-cluster-1", "namespace": "fleet-system"}
+        await hub.create(SERVINGS, clusterProfileRef=reference, **SMALL)
+        await hub.ready(SERVINGS, "1.23.0")
+
+        assert await spoke.get(DEPLOYMENTS, "controller", "knative-serving")
+        assert not await hub.exists(DEPLOYMENTS, "controller")
+        assert "is forbidden" not in await logs(hub)
+        await hub.delete(SERVINGS)
+        await hub.gone(SERVINGS)
+        await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
+
+
+SECRETREADER: Object = {
+    "name": "secretreader",
+    "execConfig": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/credential-plugin/plugin-binary",
+        "provideClusterInfo": True,
+    },
+}
+
+
+async def administrator(spoke: Hub) -> str:
+    """A token with all rights on a spoke."""
+    account = "knative-operator-spoke"
+    await spoke.kubectl("create", "serviceaccount", account, "-n", "kube-system")
+    await spoke.kubectl(
+        *("create", "clusterrolebinding", account, "--clusterrole=cluster-admin"),
+        f"--serviceaccount=kube-system:{account}",
+    )
+    return (await spoke.kubectl("create", "token", account, "-n", "kube-system")).strip()
+
+
+async def offer(hub: Client, spoke: Lent) -> None:
+    """Register a spoke by hand, in the documents' spelling."""
+    key = Key("fleet-system", "spoke-cluster-1")
+    manifest: Object = {
+        "apiVersion": PROFILES.api_version,
+        "kind": PROFILES.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": {"displayName": "Spoke 1", "clusterManager": {"name": "knative-operator"}},
+    }
+    await hub.create(PROFILES, manifest)
+    endpoint = spoke.connection.endpoint
+    authority = base64.b64encode(endpoint.ca or b"").decode()
+    cluster = {"server": endpoint.server, "certificateAuthorityData": authority}
+    healthy = {
+        "type": "ControlPlaneHealthy",
+        "status": "True",
+        "reason": "Manual",
+        "message": "Status set manually",
+        "lastTransitionTime": "2026-04-22T00:00:00Z",
+    }
+    providers = [{"name": "secretreader", "cluster": cluster}]
+    status = {"conditions": [healthy], "accessProviders": providers}
+    await hub.patch(PROFILES, key, {"status": status}, subresource="status")

@@ -17,6 +17,7 @@ from tests.waiting import until
 
 KOURIER = {"kourier": {"enabled": True}}
 LABEL = "app.kubernetes.io/name"
+REPAIRS = 'knfleet_repairs_total{kind="KnativeServing",result="repaired"}'
 NEVER = {CRD, NAMESPACE, JOB}
 """Deleting these takes more with it, or is how people have a Job run again."""
 
@@ -86,6 +87,7 @@ async def test_a_fight_is_named_and_slowed(knative_hub: Hub, small: Operator) ->
             await until(is_ours, "it is repaired")
         await stubborn.patch(CONFIG_MAPS, key, {"data": {"version": "theirs at last"}})
 
+    assert (await small.metrics())[REPAIRS] >= 3
     await hub.tells("Fight", "'stubborn'", "data.version", "ConfigMap knative-serving/config-net")
     await until(is_ours, "it is repaired all the same, later")
 

@@ -5,22 +5,24 @@ other would: profile, access provider, credential plugin.
 """
 
 import base64
-import shutil
+import sys
 from pathlib import Path
 from typing import cast
 
 import msgspec
 
+from knfleet.api.core import SECRETS
 from knfleet.api.crd import definitions
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.knative import GROUP
 from knfleet.api.meta import Key, Object
 from knfleet.dev.folder import write_private
 from knfleet.kube.client import Client
+from knfleet.kube.kubeconfig_entries import EXEC_EXTENSION
 from tests.ground import Lent
 from tests.peers.surroundings import define, ensure_namespace
 
-PROVIDER = "lab"
+PROVIDER, KEY = "lab", "kubeconfig"
 CREDENTIALS = "client.authentication.k8s.io/v1"
 
 
@@ -38,7 +40,7 @@ async def offer(client: Client, lent: Lent, profile: Key, folder: Path) -> list[
     spec = {"clusterManager": {"name": PROVIDER}, "displayName": profile.name}
     manifest: Object = {"apiVersion": PROFILES.api_version, "kind": PROFILES.kind}
     await client.create(PROFILES, {**manifest, "metadata": meta, "spec": spec}, profile.namespace)
-    status = {"accessProviders": [{"name": PROVIDER, "cluster": address(lent)}]}
+    status = {"accessProviders": [{"name": PROVIDER, "cluster": address(lent, profile)}]}
     healthy = {
         "type": CONTROL_PLANE_HEALTHY,
         "status": "True",
@@ -48,32 +50,35 @@ async def offer(client: Client, lent: Lent, profile: Key, folder: Path) -> list[
     }
     patch = {"status": {**status, "conditions": [healthy]}}
     await client.patch(PROFILES, profile, patch, subresource="status")
-    return ["--clusterprofile-provider-file", str(await plugin(lent, folder))]
+    return ["--clusterprofile-provider-file", str(await plugin(client, lent, profile, folder))]
 
 
-def address(lent: Lent) -> Object:
+def address(lent: Lent, profile: Key) -> Object:
     """Where the cluster is, as profiles say it."""
     endpoint = lent.connection.endpoint
     assert endpoint.ca is not None
     authority = base64.b64encode(endpoint.ca).decode()
-    return {"server": endpoint.server, "certificate-authority-data": authority}
-
-
-async def plugin(lent: Lent, folder: Path) -> Path:
-    """A file of access providers with one, which prints the administrator's credential."""
-    credential = await lent.connection.credentials.fetch()
-    assert credential.client_certificate is not None
-    assert credential.client_key is not None
-    status = {
-        "clientCertificateData": credential.client_certificate.decode(),
-        "clientKeyData": credential.client_key.decode(),
+    config = {"name": PROVIDER, "key": KEY, "namespace": profile.namespace}
+    return {
+        "server": endpoint.server,
+        "certificate-authority-data": authority,
+        "extensions": [{"name": EXEC_EXTENSION, "extension": config}],
     }
-    answer = {"apiVersion": CREDENTIALS, "kind": "ExecCredential", "status": status}
-    write_private(folder / "credential.json", msgspec.json.encode(answer))
+
+
+async def plugin(client: Client, lent: Lent, profile: Key, folder: Path) -> Path:
+    """A file of access providers with our own plugin, which reads the administrator's kubeconfig.
+
+    So the Knative Operator itself logs in with a plugin of ours.
+    """
+    secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": PROVIDER}}
+    data = {KEY: lent.kubeconfig.read_text()}
+    await client.create(SECRETS, {**secret, "stringData": data}, profile.namespace)
     run: Object = {
         "apiVersion": CREDENTIALS,
-        "command": shutil.which("cat"),
-        "args": [str(folder / "credential.json")],
+        "command": str(Path(sys.executable).parent / "kubeconfig-secretreader-plugin"),
+        "env": [{"name": "KUBECONFIG", "value": str(lent.kubeconfig)}],
+        "provideClusterInfo": True,
     }
     providers = folder / "providers.json"
     content = {"providers": [{"name": PROVIDER, "execConfig": run}]}

@@ -35,6 +35,8 @@ from knfleet.kube.transport import server_url
 
 ADDITIONAL_ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 ADDITIONAL_ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
+PROFILE_VARIABLE = "KNFLEET_CLUSTER_PROFILE"
+"""Tells plugins of ours for which profile they are asked; others pass it over."""
 PLUGIN_SECONDS = 30.0
 """How long a plugin may run."""
 NAMES_SHOWN = 8
@@ -152,6 +154,8 @@ def plugin_of(
     if provider.env_policy in {"AppendIfNotExists", "Replace"}:
         more = additional_envs(profile, provider, given.extension(ADDITIONAL_ENVS))
         env = {**more, **env} if provider.env_policy == "AppendIfNotExists" else {**env, **more}
+    # Last, so that no profile can pass itself off as another.
+    env[PROFILE_VARIABLE] = str(profile.key)
     config = given.extension(EXEC_EXTENSION)
     return ExecPlugin(
         command=body.command,

@@ -60,6 +60,8 @@ class Spoke:
         self.past_runs = 0
         self.past_seconds = 0.0
         self.closed = False
+        self.is_last_call = False
+        """Whether nobody may wait for a connection any more."""
         self.since = datetime.now(UTC)
         self.last_told: tuple[object, ...] = ()
         self.last_kind: tuple[str, str] = ("", "")
@@ -94,6 +96,11 @@ class Spoke:
         self.last_kind = (verdict.phase, verdict.reason)
         self.wake()
         self.told(self.profile)
+
+    def dismiss(self) -> None:
+        """Send away who waits for a connection: this process ends."""
+        self.is_last_call = True
+        self.wake()
 
     def wake(self) -> None:
         """Have everybody look again who waits for the spoke."""
@@ -208,6 +215,8 @@ class Spoke:
         try:
             async with asyncio.timeout(self.setup.timing.patience):
                 while (outcome := self.outcome(even_unhealthy=even_unhealthy)) is None:
+                    if self.is_last_call:
+                        raise provider_closed()
                     await self.changed.wait()
         except TimeoutError:
             outcome = self.why_not_yet()

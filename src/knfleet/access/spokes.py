@@ -119,6 +119,8 @@ class Spokes:
     def stop(self) -> None:
         """Let nobody begin anything on a spoke any more; what is under way goes on."""
         self.stopping.set()
+        for spoke in self.spokes.values():
+            spoke.dismiss()
 
     def use(self, profile: Key, holder: str) -> None:
         """Stay connected to a profile's cluster for somebody, until they leave."""

@@ -21,6 +21,21 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
+    "accept": Entry("knfleet.cli.accept", "Take clusters in that asked to join."),
+    "agent": Entry("knfleet.cli.agent", "Keep this cluster joined to its hub."),
+    "clean": Entry("knfleet.cli.clean", "Take a hub off its cluster."),
+    "clusterset": Entry(
+        "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
+    ),
+    "doctor": Entry(
+        "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
+    ),
+    "get": Entry("knfleet.cli.get", "Print tokens, and the clusters of a hub."),
+    "init": Entry("knfleet.cli.init", "Make a cluster a hub, and print how clusters join it."),
+    "join": Entry("knfleet.cli.join", "Have a cluster ask a hub to take it in."),
+    "unjoin": Entry(
+        "knfleet.cli.unjoin", "Take the agent off a cluster, with all that came with it."
+    ),
     "bundle": Entry("knfleet.cli.bundle", "Get, list and check Knative's release files."),
     "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
     "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),

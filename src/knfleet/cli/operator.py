@@ -70,11 +70,25 @@ def klog_options(command: Command) -> Command:
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with.")
 @click.option("--context", "context", help="Context of the kubeconfig.")
 @click.option("--server", help="Address of the API server, instead of the kubeconfig's.")
-@click.option("--cluster", hidden=True, help="Taken for compatibility; name a context instead.")
+@click.option("--cluster", help="Cluster of the kubeconfig, instead of the context's.")
 @click.option("--clusterprofile-provider-file", "provider_file", help="Access providers.")
 @click.option("--remote-deployments-poll-interval", "poll_interval", default="10s", hidden=True)
-@click.option("--kube-api-qps", type=float, hidden=True)
-@click.option("--kube-api-burst", type=int, hidden=True)
+@click.option(
+    "--kube-api-qps",
+    "qps",
+    type=click.FloatRange(0),
+    default=0,
+    envvar="KUBE_API_QPS",
+    help="Requests to the hub in a second at most; no limit when not given.",
+)
+@click.option(
+    "--kube-api-burst",
+    "burst",
+    type=click.IntRange(0),
+    default=0,
+    envvar="KUBE_API_BURST",
+    help="Requests that may be sent at once before that counts.",
+)
 @switch("--disable-ha", "Run without leader election.")
 @switch("--install-crds", "Install our custom resource definitions first.")
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
@@ -117,7 +131,7 @@ def prepared(
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
     providers = provider_file(options["provider_file"])
-    connection = connect(kubeconfig, context, server)
+    connection = connect(kubeconfig, context, server, cluster=options["cluster"])
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig
     found = from_environment(os.environ, connection.namespace if is_pod else "")
     settings = replace(
@@ -125,6 +139,8 @@ def prepared(
         disable_ha=options["disable_ha"],
         install_crds=options["install_crds"],
         verbosity=options["verbosity"],
+        requests_per_second=options["qps"],
+        burst=options["burst"],
         health_port=options["health_port"] or found.health_port,
         metrics_port=options["metrics_port"] or found.metrics_port,
         poll_seconds=poll_seconds(options["poll_interval"]),
@@ -150,7 +166,13 @@ def provider_file(path: str | None) -> "ProviderFile | None":
     return providers
 
 
-def connect(kubeconfig: Path | None, context: str | None, server: str | None) -> "Connection":
+def connect(
+    kubeconfig: Path | None,
+    context: str | None,
+    server: str | None,
+    *,
+    cluster: str | None = None,
+) -> "Connection":
     """The hub, as the flags name it, else as the environment does."""
     from msgspec.structs import replace
 
@@ -158,8 +180,9 @@ def connect(kubeconfig: Path | None, context: str | None, server: str | None) ->
     from knfleet.kube.incluster import default_connection
     from knfleet.kube.kubeconfig import load
 
-    if kubeconfig is not None:
-        connection = replace(load([kubeconfig], context), cluster=HUB)
+    if kubeconfig is not None or cluster:
+        files = None if kubeconfig is None else [kubeconfig]
+        connection = replace(load(files, context, cluster), cluster=HUB)
     else:
         connection = default_connection(context)
     if server:

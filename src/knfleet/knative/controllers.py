@@ -67,7 +67,7 @@ class KnativeController:
         installations = Installations(
             kind,
             parts.targets,
-            reporter=Reporter(kind, parts.client, self.events),
+            reporter=Reporter(kind, parts.client, self.events, parts.metrics),
             lifetime=manager.lifetime,
             look_again=self.look_again,
         )

@@ -97,6 +97,10 @@ async def uninstall_set(engine: Engine) -> ChangeSet:
         return changes
     # Without a parent every kind was searched; where we may not look, we have installed nothing.
     seen = [each for each in changes.failures if (each.why, each.verb) != (Why.FORBIDDEN, "list")]
+    unseen = [each for each in changes.failures if each not in seen]
+    if unseen:
+        rights = sorted({str(denial) for each in unseen for denial in each.denials})
+        log.warning("some kinds could not be searched for what is left", missing=rights)
     return replace(changes, failures=tuple(seen))
 
 

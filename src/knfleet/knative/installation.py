@@ -73,6 +73,8 @@ class Installation:
         self.watch.on_change(self.notice)
         self.rendering: Rendering | None = None
         self.is_rooted = False
+        self.is_leaving = False
+        """Whether everything is being removed, the anchor last."""
         self.anchor = None if target.root is None else self.anchor_informer(target.root)
 
     async def run(self) -> None:
@@ -106,7 +108,7 @@ class Installation:
             and change.new["metadata"]["uid"] == owner["metadata"]["uid"]
             and is_intact(root, change.new)
         )
-        if not is_same:
+        if not is_same and not self.is_leaving:
             self.repairs.guard(())
             self.uprooted()
 

@@ -13,6 +13,7 @@ TARGET_UID = "knfleet.dev/target-uid"
 """On a custom resource: the uid of the kube-system namespace where it is installed."""
 ON_LOST_TARGET = "knfleet.dev/on-lost-target"
 """On a custom resource: what its removal does when the target is lost, `wait` or `orphan`."""
+WAIT, ORPHAN = "wait", "orphan"
 TRIGGER = "reconcile.knative.dev/trigger"
 """On a custom resource: any new value has everything compared with the target itself."""
 
@@ -67,6 +68,14 @@ def uid_of(manifest: Object) -> str:
 def annotations_of(manifest: Object) -> dict[str, str]:
     """The annotations of an object."""
     return part(manifest, "metadata", "annotations")
+
+
+def policy_problem(manifest: Object) -> str:
+    """What is wrong with what a custom resource says about lost targets; empty when nothing is."""
+    policy = annotations_of(manifest).get(ON_LOST_TARGET, WAIT)
+    if policy in (WAIT, ORPHAN):
+        return ""
+    return f"{ON_LOST_TARGET} is {policy!r}, which is neither {WAIT} nor {ORPHAN}"
 
 
 def was_installed(manifest: Object) -> bool:

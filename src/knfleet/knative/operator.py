@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from knfleet.access.providers import ProviderFile
+from knfleet.access.spokemetrics import watch_spokes
 from knfleet.access.spokes import Policy, Spokes
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.crd import definitions
@@ -28,7 +30,7 @@ from knfleet.knative.targets import LocalTargets
 from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
@@ -39,6 +41,8 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 
+HUB_SECONDS = 3.0
+"""How long to wait before the hub is asked again."""
 API_SECONDS = 60.0
 """How long the API server may take to answer at all."""
 
@@ -58,7 +62,12 @@ class Operator:
         self.providers = providers
         self.metrics = Metrics()
         self.connection = connection
-        self.client = Client(connection, Options(observe=self.metrics))
+        self.options = Options(
+            observe=self.metrics,
+            requests_per_second=settings.requests_per_second,
+            burst=settings.burst,
+        )
+        self.client = Client(connection, self.options)
         self.writer = self.client
         """What controllers write with: it sends nothing while another process leads."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
@@ -119,8 +128,7 @@ class Operator:
         key = Key(self.settings.system_namespace, configured.LEASE)
         leader = Leader(self.client, key, options=options)
         self.manager.elect(leader)
-        fenced = Options(observe=self.metrics, before_write=leader.require)
-        self.writer = Client(self.connection, fenced)
+        self.writer = Client(self.connection, replace(self.options, before_write=leader.require))
         self.manager.close_last(self.writer.close)
 
     def watch_settings(self) -> None:
@@ -194,9 +202,17 @@ class Operator:
         return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
 
     async def hub_uid(self) -> str:
-        """What tells this hub from others."""
-        kube_system = await self.client.get(NAMESPACES, "kube-system")
-        return str(kube_system["metadata"]["uid"])
+        """What tells this hub from others; empty when we may not know."""
+        while True:
+            try:
+                kube_system = await self.client.get(NAMESPACES, "kube-system")
+                return str(kube_system["metadata"]["uid"])
+            except Forbidden as error:
+                log.warning("two hubs on one spoke cannot be told apart", error=str(error))
+                return ""
+            except KubeError as error:
+                log.warning("the hub does not answer", error=str(error))
+            await asyncio.sleep(HUB_SECONDS)
 
     def measure(self, spokes: Spokes) -> None:
         """Tell how everything stands, whenever somebody asks."""
@@ -206,6 +222,7 @@ class Operator:
             return [item for each in self.controllers for item in each.resources.items()]
 
         Gauges(resources, spokes.states).join(self.metrics)
+        watch_spokes(self.metrics, spokes)
 
     def stopping(self) -> str | None:
         """Not well from the moment of the signal on."""

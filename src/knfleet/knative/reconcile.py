@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from knfleet.access.anchor import AnchorError, OtherHub
+from knfleet.access.reasons import AccessError
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
@@ -153,7 +154,7 @@ class Reconciler:
         try:
             async with record.limited():
                 again = await self.proceed(record, manifest, said)
-        except Interrupted:
+        except (Interrupted, AccessError):
             again = self.after_failure(record, manifest, said, "")
         except NotEligible as error:
             said.not_eligible(str(error))
@@ -185,7 +186,7 @@ class Reconciler:
     def after_failure(
         self, record: Record, manifest: Object, said: Statement, problem: str
     ) -> Again:
-        """Say what failed; or, when the target itself is in trouble, that alone."""
+        """Say what failed, if anything; or, when the target itself is in trouble, that alone."""
         trouble = self.targets.trouble(manifest)
         if trouble is not None:
             return self.lost(record, said, trouble)
@@ -198,6 +199,7 @@ class Reconciler:
         cr = decode(manifest, self.kind.type)
         self.check_migration(cr, record.status.version)
         said.eligible()
+        self.reporter.tell_policy(record, manifest)
         target = await self.targets.resolve(manifest)
         said.resolved()
         installation = self.installations.of(record, manifest, target)

@@ -12,7 +12,7 @@ from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.changes import Action, ChangeSet
 from knfleet.apply.repair import Repair
-from knfleet.knative.kinds import Kind
+from knfleet.knative.kinds import Kind, policy_problem
 from knfleet.knative.messages import told
 from knfleet.knative.records import Record
 from knfleet.knative.rendering import Rendering
@@ -21,6 +21,7 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.events import Events
 from knfleet.runtime.logs import log
+from knfleet.runtime.metrics import Metrics
 
 ERRORS = (INSTALL_SUCCEEDED, TARGET_CLUSTER_RESOLVED, VERSION_MIGRATION_ELIGIBLE)
 """Conditions whose False is worth an Event; that pods are on their way is not."""
@@ -29,10 +30,11 @@ ERRORS = (INSTALL_SUCCEEDED, TARGET_CLUSTER_RESOLVED, VERSION_MIGRATION_ELIGIBLE
 class Reporter:
     """Writes the status and the Events of one kind."""
 
-    def __init__(self, kind: Kind, client: Client, events: Events) -> None:
+    def __init__(self, kind: Kind, client: Client, events: Events, metrics: Metrics) -> None:
         self.kind = kind
         self.client = client
         self.events = events
+        self.repairs = metrics.repairs
 
     async def report(self, record: Record, manifest: Object, said: Statement) -> None:
         """Write the status if it says something new, and tell what became of it in Events."""
@@ -82,6 +84,12 @@ class Reporter:
             if record.is_news(warning):
                 self.events.warning(manifest, "SettingWithoutEffect", warning)
 
+    def tell_policy(self, record: Record, manifest: Object) -> None:
+        """Tell, once, that nobody knows what to do should the target be lost."""
+        problem = policy_problem(manifest)
+        if problem and record.is_news(problem):
+            self.events.warning(manifest, "SettingWithoutEffect", problem)
+
     def tell_changes(self, record: Record, manifest: Object, changes: ChangeSet) -> None:
         """Tell what was taken from others, once, and count the rest."""
         if changes.wrote or not changes.settled:
@@ -108,13 +116,17 @@ class Reporter:
     def tell_repair(self, manifest: Object, repair: Repair) -> None:
         """Tell what others changed, and that it is repaired; or that they do not leave it."""
         failed = [each for each in repair.changes.failures if each.ref == repair.drift.ref]
+        result = "repaired"
         if repair.fight is not None:
+            result = "fight"
             self.events.warning(manifest, "Fight", f"{repair.fight}; repairs are slowed")
         elif failed:
+            result = "failed"
             text = f"{repair.drift}, and cannot be repaired: {failed[0].message}"
             self.events.warning(manifest, "RepairFailed", text)
         else:
             self.events.normal(manifest, "Repaired", f"{repair.drift}; it is repaired")
+        self.repairs.labels(self.kind.resource.kind, result).inc()
         log.info("repaired", drift=str(repair.drift), fight=str(repair.fight or ""))
 
 

@@ -59,6 +59,8 @@ def hub_rules() -> list[Object]:
         on(PROFILES, *READ),
         rule("", ("events",), ("create", "patch")),
         on(ACCESS_REVIEWS, "create"),
+        # Its identity is the hub's.
+        {**rule("", ("namespaces",), ("get",)), "resourceNames": ["kube-system"]},
     ]
 
 
@@ -75,7 +77,8 @@ def local_rules() -> list[Object]:
 def namespace_rules() -> list[Object]:
     """What is needed in the operator's own namespace."""
     return [
-        rule("", ("configmaps",), READ),
+        # Settings are read; what is left on lost spokes is noted, until it is removed.
+        rule("", ("configmaps",), (*READ, "create", "delete")),
         rule("", ("secrets",), ("get",)),
         rule("coordination.k8s.io", ("leases",), ("create", "get", "update")),
     ]

@@ -50,6 +50,9 @@ class Settings(Struct, frozen=True):
     verbosity: int = 0
     poll_seconds: float = POLL_SECONDS
     """When to look again at what is not ready on a spoke, should no watch tell of it before."""
+    requests_per_second: float = 0
+    """What the hub is asked at most; 0 means that nobody counts."""
+    burst: int = 0
 
 
 def from_environment(environment: Mapping[str, str], namespace: str = "") -> Settings:

@@ -20,9 +20,11 @@ from knfleet.knative.installation import Installation
 from knfleet.knative.installations import Installations
 from knfleet.knative.kinds import (
     ON_LOST_TARGET,
+    ORPHAN,
     TARGET_UID,
     Kind,
     annotations_of,
+    policy_problem,
     profile_of,
     was_installed,
 )
@@ -35,8 +37,6 @@ from knfleet.kube.errors import KubeError, NetworkError
 from knfleet.release.releases import Releases
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
-
-WAIT, ORPHAN = "wait", "orphan"
 
 
 class Uninstaller:
@@ -113,6 +113,7 @@ class Uninstaller:
             said.uninstalling(f"removing {self.kind.title} {record.status.version}".rstrip())
             await self.reporter.report(record, manifest, said)
         installation = self.installations.of(record, manifest, target)
+        installation.is_leaving = True
         try:
             cr = decode(manifest, self.kind.type)
             legacy = await legacy_objects(self.releases, cr)
@@ -132,10 +133,9 @@ class Uninstaller:
         if not was_installed(manifest):
             log.info("nothing was installed", error=str(error))
             return await self.let_go(record, manifest)
-        policy = annotations_of(manifest).get(ON_LOST_TARGET, WAIT)
-        if policy == ORPHAN and error.is_lasting:
+        if annotations_of(manifest).get(ON_LOST_TARGET) == ORPHAN and error.is_lasting:
             return await self.orphan(record, manifest, error)
-        said.not_resolved(error.reason, waiting_text(manifest, error, policy))
+        said.not_resolved(error.reason, waiting_text(manifest, error))
         await self.reporter.report(record, manifest, said)
         return Again.after(record.retry_seconds())
 
@@ -191,7 +191,7 @@ def tombstone_of(manifest: Object, when: str) -> Tombstone:
     )
 
 
-def waiting_text(manifest: Object, error: TargetError, policy: str) -> str:
+def waiting_text(manifest: Object, error: TargetError) -> str:
     """Why a removal waits, and what can be done about it."""
     kind, key = manifest["kind"], Key.of(manifest)
     since = manifest["metadata"].get("deletionTimestamp", "")
@@ -207,8 +207,6 @@ def waiting_text(manifest: Object, error: TargetError, policy: str) -> str:
         + (f": {advice}" if advice else ""),
         f"if the cluster is gone for good, run: {annotate}",
     ]
-    if policy not in (WAIT, ORPHAN):
-        parts.append(
-            f"the annotation {ON_LOST_TARGET} is {policy!r}, which is neither {WAIT} nor {ORPHAN}"
-        )
+    if problem := policy_problem(manifest):
+        parts.append(problem)
     return "; ".join(parts)

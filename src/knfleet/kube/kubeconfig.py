@@ -49,8 +49,10 @@ class Kubeconfig(Struct, frozen=True):
         return not (self.clusters or self.users or self.contexts)
 
 
-def load(paths: Sequence[Path] | None = None, context: str | None = None) -> Connection:
-    """The connection for a context, or for the current one.
+def load(
+    paths: Sequence[Path] | None = None, context: str | None = None, cluster: str | None = None
+) -> Connection:
+    """The connection for a context, or for the current one, perhaps to another cluster.
 
     Files that are named must exist; without names, `KUBECONFIG` or `~/.kube/config` counts.
     """
@@ -58,7 +60,7 @@ def load(paths: Sequence[Path] | None = None, context: str | None = None) -> Con
     if config.is_empty:
         looked = listed(str(path) for path in paths or default_paths())
         raise ConfigError(f"no kubeconfig: nothing is configured in {looked}; set KUBECONFIG")
-    return connect(config, context)
+    return connect(config, context, cluster)
 
 
 def contexts(paths: Sequence[Path] | None = None) -> list[str]:
@@ -117,10 +119,13 @@ def merge(configs: Iterable[Kubeconfig]) -> Kubeconfig:
     return merged
 
 
-def connect(config: Kubeconfig, context: str | None = None) -> Connection:
-    """The connection for a context, or for the current one."""
+def connect(
+    config: Kubeconfig, context: str | None = None, cluster_name: str | None = None
+) -> Connection:
+    """The connection for a context, or for the current one, perhaps to another cluster."""
     chosen = choose(config, context or config.current_context, asked=bool(context))
-    cluster = pick(config.clusters, "cluster", chosen.body.cluster, chosen)
+    wanted = cluster_name or chosen.body.cluster
+    cluster = pick(config.clusters, "cluster", wanted, chosen)
     named = chosen.body.user
     user = pick(config.users, "user", named, chosen) if named else None
     endpoint = cluster.endpoint()

@@ -78,6 +78,10 @@ class Options(Struct, frozen=True):
     """Requests in flight at once; watches do not count."""
     reserve: int = 2
     """How many of them only `Client.urgent` may use."""
+    requests_per_second: float = 0
+    """How many requests are sent in a second at most; 0 means that nobody counts."""
+    burst: int = 0
+    """How many may be sent at once when there were none before."""
     deadline_seconds: float = 30
     """How long a call may take in all, with waiting and retries."""
     connect_seconds: float = 10

@@ -29,6 +29,9 @@ from msgspec import Struct
 from knfleet.api.meta import Object
 from knfleet.kube.errors import NetworkError, TlsFailed
 
+FINAL = ("field not declared in schema", "failed to create typed patch object")
+"""What a server says with a 500 of objects that are wrong in themselves: always the same."""
+
 
 class Verb(Struct, frozen=True):
     """What a request does, and whether it may be done twice."""
@@ -93,6 +96,8 @@ def may_repeat(verb: Verb, failure: Failure) -> bool:
     if failure.code == 0:
         lost = isinstance(failure.error, NetworkError) and not isinstance(failure.error, TlsFailed)
         return lost and (verb.repeatable or not failure.sent)
+    if failure.code == 500 and any(text in str(failure.error) for text in FINAL):
+        return False
     return verb.repeatable and failure.code in {500, 502, 503, 504}
 
 

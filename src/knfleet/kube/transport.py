@@ -30,6 +30,7 @@ from knfleet.kube.errors import (
 from knfleet.kube.failures import Lost, authority, network_error
 from knfleet.kube.options import Options, Use
 from knfleet.kube.proxy import proxy_for
+from knfleet.kube.rate import Rate
 from knfleet.kube.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
 from knfleet.kube.slots import Slots
 from knfleet.kube.sockets import Sockets
@@ -101,6 +102,7 @@ class Transport:
         self.options = options
         self.login = Login(connection.credentials, refreshed=self.refreshed)
         self.slots = Slots(options.concurrency, options.reserve)
+        self.rate = Rate(options.requests_per_second, options.burst)
         self.base = server_url(self.endpoint)
         self.server = authority(self.base)
         self.is_tls = self.base.startswith("https:")
@@ -176,6 +178,9 @@ class Transport:
         await self.enter(call, progress)
         progress.waiting_for = "a login"
         credential = await self.login.current()
+        if not call.urgent:
+            progress.waiting_for = "its turn by the limit of requests"
+            await self.rate.turn()
         progress.waiting_for = "a free slot"
         async with self.slots.place(urgent=call.urgent):
             await self.enter(call, progress)

@@ -1,7 +1,8 @@
 """What the process counts, in a registry of its own.
 
-Label values are clusters, controllers and small fixed words, never objects. Label sets are bound
-once and kept; those of a cluster go when it leaves. prometheus_client is loaded when the first
+Label values are clusters, controllers and small fixed words, never objects, except where somebody
+collects them anew each time (`knative.gauges`). Label sets are bound once and kept; those of a
+cluster go when it leaves. prometheus_client is loaded when the first
 `Metrics` is made.
 """
 
@@ -55,6 +56,12 @@ class Metrics:
             "workqueue_work_duration", "From taken to done", WORK_BUCKETS, name
         )
         self.reconciles = counter("reconcile", "Reconciles by result", "controller", "result")
+        self.repairs = counter(
+            "repairs",
+            "Changes by others to managed objects, by what became of them",
+            "kind",
+            "result",
+        )
         self.reconcile_durations = self.histogram(
             "reconcile_duration", "Length of reconciles", WORK_BUCKETS, "controller"
         )

@@ -17,6 +17,7 @@ from knfleet.access.resolver import (
 from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import decode
 from knfleet.kube.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
+from knfleet.plugins import execcredential
 from tests.fakes.certificates import Authority
 from tests.fakes.fleet import V1, profile
 
@@ -206,13 +207,24 @@ def test_profiles_add_variables_only_where_the_policy_lets_them(
     """The file wins, or the profile does."""
     found = extended(envs={"HOME": "/root", "TENANT": "one"})
 
-    assert dict(env_of(resolve(found, [Provider("test", EXEC, env_policy=policy)]))) == expected
-    assert dict(env_of(resolve(found, [TEST]))) == {"HOME": "/tmp"}
+    assert env_of(resolve(found, [Provider("test", EXEC, env_policy=policy)])) == expected
+    assert env_of(resolve(found, [TEST])) == {"HOME": "/tmp"}
 
 
-def env_of(access: Access) -> tuple[tuple[str, str], ...]:
-    """The variables of a plugin."""
-    return access.plugin.env
+def test_no_profile_passes_itself_off_as_another():
+    """Whatever it adds to the environment."""
+    found = extended(envs={execcredential.PROFILE: "fleet/another"})
+
+    assert env_of(resolve(found, [Provider("test", EXEC, env_policy="Replace")])) == {
+        "HOME": "/tmp"
+    }
+
+
+def env_of(access: Access) -> dict[str, str]:
+    """The variables of a plugin, without the one that is always there."""
+    env = dict(access.plugin.env)
+    assert env.pop(execcredential.PROFILE) == "fleet/spoke1"
+    return env
 
 
 @pytest.mark.parametrize(

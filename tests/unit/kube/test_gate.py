@@ -62,7 +62,8 @@ async def test_a_watch_waits_at_the_gate_for_as_long_as_it_takes() -> None:
         async with client_for(servers.url("one"), options=options) as client:
             events = client.watch(NAMESPACES)
             first = asyncio.ensure_future(anext(events))
-            await door.knocked.wait()
+            async with asyncio.timeout(10):
+                await door.knocked.wait()
             done, _ = await asyncio.wait([first], timeout=4 * options.deadline_seconds)
             assert not done
             assert cluster.requests == []

@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.manifests import containers_of, init_containers_of
+from knfleet.release.errors import NotAvailable
+from knfleet.release.sources import default_folder
 
 PLUGIN_IMAGES = ("knfleet-plugins", "secretreader", "kubeconfig-secretreader")
 """Images that are mounted as volumes, for which our own plugins stand in."""
@@ -18,6 +20,14 @@ def repository_name(image: str) -> str:
 def is_ours(image: str, names: Collection[str]) -> bool:
     """Whether the image, of any registry, tag or digest, is one of ours."""
     return repository_name(image) in names
+
+
+def image_environment() -> dict[str, str]:
+    """The variables that our image sets: it has release files, and so has this machine, if any."""
+    try:
+        return {"KO_DATA_PATH": str(default_folder().absolute())}
+    except NotAvailable:
+        return {}
 
 
 def is_real(pod: Object, names: Collection[str]) -> bool:

@@ -22,7 +22,7 @@ from knfleet.dev.node.command import Rewriter, command_line, program
 from knfleet.dev.node.containers import Container, Surroundings
 from knfleet.dev.node.environment import Facts, NotYet, environment
 from knfleet.dev.node.folders import PodFolder, link_executables, mount, mount_paths
-from knfleet.dev.node.images import PLUGIN_IMAGES, is_ours, repository_name
+from knfleet.dev.node.images import PLUGIN_IMAGES, image_environment, is_ours, repository_name
 from knfleet.dev.node.manifests import (
     annotations_of,
     containers_of,
@@ -212,7 +212,7 @@ class RealPod:
         """The variables that every container has."""
         server = urlsplit(self.host.api_server)
         programs = str(Path(sys.executable).parent)
-        return {
+        return image_environment() | {
             "PATH": os.pathsep.join([programs, os.environ.get("PATH", os.defpath)]),
             "HOME": str(self.folder.path),
             "TMPDIR": str(self.folder.tmp),

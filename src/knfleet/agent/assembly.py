@@ -1,0 +1,54 @@
+"""Puts the agent together from what its flags say."""
+
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from knfleet.agent.bootstraps import FileSource, SecretSource
+from knfleet.agent.keeping import Keeper
+from knfleet.agent.klusterlet import KlusterletStatus
+from knfleet.agent.process import Agent
+from knfleet.agent.settings import Settings
+from knfleet.api.meta import ClusterName
+from knfleet.kube.client import Client, Options
+from knfleet.kube.endpoint import Connection
+from knfleet.runtime.health import Bind, Health
+from knfleet.runtime.manager import Manager
+
+FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")
+SPOKE, HOME = ClusterName("spoke"), ClusterName("management")
+
+
+class Surroundings(Struct, frozen=True):
+    """Where the agent runs, and where it looks."""
+
+    spoke: Connection
+    home: Connection
+    """Where the agent's own Secrets are: the spoke itself, unless it is hosted elsewhere."""
+    bootstrap: Path | None = None
+    """The bootstrap kubeconfig; without it a Secret beside the agent counts."""
+    folder: Path | None = None
+    """Where the identity is copied to, for others to read."""
+    listen: Bind | None = None
+
+
+async def build(manager: Manager, *, around: Surroundings, settings: Settings) -> None:
+    """Fill a manager with everything that the agent is."""
+    spoke = Client(replace(around.spoke, cluster=SPOKE), FEW_AT_ONCE)
+    home = Client(replace(around.home, cluster=HOME), FEW_AT_ONCE)
+    for client in (spoke, home):
+        manager.close_last(client.close)
+    source = (
+        FileSource(around.bootstrap)
+        if around.bootstrap is not None
+        else SecretSource(home, settings.namespace)
+    )
+    klusterlet = KlusterletStatus(home, settings.klusterlet)
+    keeper = Keeper(home, settings.namespace, around.folder)
+    agent = Agent(settings, spoke=spoke, keeper=keeper, source=source, klusterlet=klusterlet)
+    if around.listen is not None:
+        manager.add(Health(around.listen), "health")
+    manager.add(source, "bootstrap")
+    manager.add(klusterlet.controller, "klusterlet")
+    manager.add(agent, "agent")

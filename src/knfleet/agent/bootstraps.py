@@ -1,0 +1,143 @@
+"""Where the bootstrap kubeconfig comes from: a file, or a Secret of the agent's namespace.
+
+Either may change while the agent runs: that is how a cluster is moved to another hub.
+"""
+
+import asyncio
+import base64
+import contextlib
+from pathlib import Path
+from typing import Protocol
+
+from knfleet.agent.identity import Bootstrap, read_bootstrap
+from knfleet.api.core import SECRETS
+from knfleet.api.hub import BOOTSTRAP_SECRET
+from knfleet.api.meta import Key
+from knfleet.apply.parts import part
+from knfleet.kube.client import Client
+from knfleet.kube.errors import ConfigError
+from knfleet.kube.informer import Change, Informer
+from knfleet.kube.kubeconfig_entries import Origin
+from knfleet.runtime.logs import log
+
+LOOK_SECONDS = 2.0
+"""How often a file is looked at."""
+READY_SECONDS = 10.0
+
+
+class Source(Protocol):
+    """A place with a kubeconfig."""
+
+    async def run(self) -> None:
+        """Follow it until cancelled."""
+        ...
+
+    async def ready(self) -> None:
+        """Return when it has been looked at once, or cannot be."""
+        ...
+
+    def read(self) -> Bootstrap:
+        """What it says now; raises `ConfigError`."""
+        ...
+
+    async def change(self) -> None:
+        """Return when it may say something else."""
+        ...
+
+
+class FileSource:
+    """A kubeconfig in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def run(self) -> None:
+        """Files are looked at when somebody asks."""
+        await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        """A file is looked at whenever it is read."""
+
+    def read(self) -> Bootstrap:
+        """What the file says now."""
+        try:
+            text = self.path.read_bytes()
+        except OSError as error:
+            problem = error.strerror or type(error).__name__
+            raise ConfigError(f"{self.path} cannot be read: {problem}") from error
+        return read_bootstrap(text, Origin(str(self.path), self.path.absolute().parent))
+
+    async def change(self) -> None:
+        """Return when it is time to look again."""
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+class SecretSource:
+    """A kubeconfig in a Secret."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.key = Key(namespace, BOOTSTRAP_SECRET)
+        fields = f"metadata.name={BOOTSTRAP_SECRET}"
+        self.informer = Informer(client, SECRETS, namespace, fields=fields)
+        self.informer.on_change(self.tell)
+        self.changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the Secret."""
+        await self.informer.run()
+
+    async def ready(self) -> None:
+        """Return when the Secret was looked for, or after a while."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.informer.synced.wait(), READY_SECONDS)
+
+    def read(self) -> Bootstrap:
+        """What the Secret says now."""
+        secret = self.informer.get(self.key)
+        where = f"Secret {self.key}"
+        if secret is None:
+            why = self.informer.failing
+            raise ConfigError(f"{where}: {why}" if why else f"{where}: there is none")
+        text: str = part(secret, "data").get("kubeconfig", "")
+        if not text:
+            raise ConfigError(f"{where}: it has no key kubeconfig")
+        return read_bootstrap(base64.b64decode(text), Origin(where))
+
+    def tell(self, change: Change) -> None:
+        """The Secret changed."""
+        self.changed.set()
+
+    async def change(self) -> None:
+        """Return when the Secret has changed since the last call, or may have."""
+        try:
+            async with asyncio.timeout(60):
+                await self.changed.wait()
+        except TimeoutError:
+            return
+        self.changed.clear()
+
+
+async def readable(source: Source) -> Bootstrap:
+    """What the source says, as soon as it says something that can be used."""
+    told = ""
+    await source.ready()
+    while True:
+        try:
+            return source.read()
+        except ConfigError as error:
+            if str(error) != told:
+                told = str(error)
+                log.warning("no bootstrap kubeconfig yet", error=told)
+        await source.change()
+
+
+async def changed(source: Source, bootstrap: Bootstrap) -> None:
+    """Return when the source names another hub, or another way to log in there."""
+    while True:
+        await source.change()
+        try:
+            found = source.read()
+        except ConfigError:
+            continue
+        if found != bootstrap:
+            return

@@ -1,0 +1,127 @@
+"""Hands the hub a short-lived token for the cluster, so that ClusterProfiles are of use.
+
+The token is that of a ServiceAccount with no more rights than installing Knative takes. It is
+minted anew long before it ends, and put back at once when it disappears from the hub.
+"""
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from knfleet.agent.seat import Seat
+from knfleet.agent.status import is_accepted
+from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
+from knfleet.api.meta import Key, Object, Request
+from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET
+from knfleet.apply.parts import part
+from knfleet.kube.endpoint import Endpoint
+from knfleet.kube.errors import Forbidden, NotFound
+from knfleet.kube.informer import Informer
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+USED = 0.75
+"""The part of a token's life after which it is replaced; the hub asks for less than 0.8."""
+FOREIGN_SECONDS = 300.0
+"""How often to look whether a hub without such a Secret has one now."""
+
+
+class Token(Struct, frozen=True):
+    """A token for the cluster; never printed."""
+
+    text: str
+    begins: datetime
+    ends: datetime
+
+    def renew_at(self) -> datetime:
+        """When to replace it."""
+        return self.begins + (self.ends - self.begins) * USED
+
+    def __repr__(self) -> str:
+        return f"Token(until {self.ends})"
+
+
+class Handover:
+    """Keeps the Secret on the hub filled."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.token: Token | None = None
+        fields = f"metadata.name={ACCESS_SECRET}"
+        self.secret = Informer(seat.hub, SECRETS, seat.names.cluster, fields=fields)
+        self.told = ""
+
+    async def reconcile(self, _request: Request) -> Again:
+        """Have the hub hold a token that is good for a while."""
+        cluster = self.seat.cluster()
+        if not self.seat.settings.hands_over or cluster is None or not is_accepted(cluster):
+            return Again.never()
+        token = await self.current()
+        wanted = content(token, self.seat.settings.spoke)
+        key = Key(self.seat.names.cluster, ACCESS_SECRET)
+        found = self.secret.get(key)
+        if found is None or part(found, "data") != wanted:
+            try:
+                await self.seat.hub.patch(SECRETS, key, {"data": over(found, wanted)})
+            except (NotFound, Forbidden) as error:
+                self.tell("the hub takes no token for this cluster", str(error))
+                return Again.after(FOREIGN_SECONDS if self.secret.failing else 2.0)
+            self.tell("handed over access", "")
+        return Again.after((token.renew_at() - datetime.now(UTC)).total_seconds())
+
+    def tell(self, event: str, error: str) -> None:
+        """Log what is new."""
+        if event != self.told:
+            self.told = event
+            log.info(event, error=error)
+
+    async def current(self) -> Token:
+        """The token that is good for a while, a new one if need be."""
+        now = datetime.now(UTC)
+        if self.token is None or self.token.renew_at() <= now:
+            self.token = await self.mint(now)
+        return self.token
+
+    async def mint(self, now: datetime) -> Token:
+        """A new token of the account."""
+        settings = self.seat.settings
+        body: Object = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": settings.token_seconds},
+        }
+        answer = await self.seat.spoke.create(
+            SERVICE_ACCOUNTS,
+            body,
+            settings.namespace,
+            name=ACCESS_ACCOUNT,
+            subresource="token",
+        )
+        status: Object = answer["status"]
+        ends = datetime.fromisoformat(status["expirationTimestamp"])
+        return Token(status["token"], now, ends)
+
+
+def content(token: Token, spoke: Endpoint) -> dict[str, str]:
+    """What the Secret holds, in base64."""
+    parts: dict[str, str | bytes | None] = {
+        "token": token.text,
+        "server": spoke.server,
+        "ca.crt": spoke.ca,
+        "expiration": token.ends.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "proxy-url": spoke.proxy_url,
+        "tls-server-name": spoke.tls_server_name,
+    }
+    return {
+        name: base64.b64encode(part.encode() if isinstance(part, str) else part).decode()
+        for name, part in parts.items()
+        if part
+    }
+
+
+def over(found: Object | None, wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """The data of a merge patch: what is wanted, and nothing of ours that was there before."""
+    there = part(found, "data") if found else {}
+    return {**dict.fromkeys(there), **wanted}

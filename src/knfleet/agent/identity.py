@@ -1,0 +1,153 @@
+"""Who the agent is on the hub: what it keeps, where the hub is, and whether the two fit. Pure."""
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from knfleet.agent import certificates
+from knfleet.agent.names import Names
+from knfleet.api.meta import ClusterName, Object
+from knfleet.kube.certificates import check_key_pair
+from knfleet.kube.endpoint import Connection, Endpoint
+from knfleet.kube.errors import ConfigError
+from knfleet.kube.kubeconfig import Kubeconfig, choose, connect, parse, pick
+from knfleet.kube.kubeconfig_entries import Origin
+from knfleet.kube.yaml import dump_all
+
+CLUSTER_NAME, AGENT_NAME, KUBECONFIG = "cluster-name", "agent-name", "kubeconfig"
+KEY, CERTIFICATE = "tls.key", "tls.crt"
+FILES = (CLUSTER_NAME, AGENT_NAME, KUBECONFIG, KEY, CERTIFICATE)
+CONTEXT, USER, NAMESPACE = "default-context", "default-auth", "configuration"
+HUB = ClusterName("hub")
+
+
+class Held(Struct, frozen=True):
+    """What the agent keeps between two runs; never printed."""
+
+    cluster: str = ""
+    agent: str = ""
+    kubeconfig: bytes = b""
+    key: bytes = b""
+    certificate: bytes = b""
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The same as contents by name; what is empty is left out."""
+        contents = (
+            self.cluster.encode(),
+            self.agent.encode(),
+            self.kubeconfig,
+            self.key,
+            self.certificate,
+        )
+        pairs = zip(FILES, contents, strict=True)
+        return {name: content for name, content in pairs if content}
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes]) -> "Held":
+        """What contents by name say; names that are not ours are passed over."""
+        cluster, agent = (files.get(name, b"").decode(errors="replace") for name in FILES[:2])
+        kubeconfig, key, certificate = (files.get(name, b"") for name in FILES[2:])
+        return cls(cluster, agent, kubeconfig, key, certificate)
+
+    def __repr__(self) -> str:
+        return f"Held({self.cluster!r}, {self.agent!r})"
+
+
+class Place(Struct, frozen=True):
+    """Where a hub is, and what a kubeconfig calls it."""
+
+    entry: str
+    endpoint: Endpoint
+
+
+class Bootstrap(Struct, frozen=True):
+    """How to reach a hub before it knows us."""
+
+    place: Place
+    connection: Connection
+
+
+def read_bootstrap(text: bytes, origin: Origin) -> Bootstrap:
+    """What a bootstrap kubeconfig says; raises `ConfigError`."""
+    config = parse(text, origin)
+    if config.is_empty:
+        raise ConfigError(f"{origin.source}: nothing is configured in it")
+    connection = connect(config)
+    return Bootstrap(place_of(config), Connection(HUB, connection.endpoint, connection.credentials))
+
+
+def place_of(config: Kubeconfig) -> Place:
+    """The hub of a kubeconfig's current context."""
+    context = choose(config, config.current_context, asked=False)
+    cluster = pick(config.clusters, "cluster", context.body.cluster, context)
+    return Place(cluster.name, cluster.endpoint())
+
+
+def held_place(held: Held) -> Place | None:
+    """The hub that the kept kubeconfig names; None when it names none."""
+    try:
+        return place_of(parse(held.kubeconfig, Origin("the hub kubeconfig")))
+    except ConfigError:
+        return None
+
+
+def hub_kubeconfig(place: Place) -> bytes:
+    """The kubeconfig for the certificate and key that lie beside it."""
+    endpoint = place.endpoint
+    cluster: Object = {"server": endpoint.server}
+    if endpoint.ca is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(endpoint.ca).decode()
+    if endpoint.insecure:
+        cluster["insecure-skip-tls-verify"] = True
+    if endpoint.proxy_url:
+        cluster["proxy-url"] = endpoint.proxy_url
+    if endpoint.tls_server_name:
+        cluster["tls-server-name"] = endpoint.tls_server_name
+    config: Object = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": place.entry, "cluster": cluster}],
+        "contexts": [
+            {
+                "name": CONTEXT,
+                "context": {"cluster": place.entry, "namespace": NAMESPACE, "user": USER},
+            }
+        ],
+        "current-context": CONTEXT,
+        "users": [
+            {"name": USER, "user": {"client-certificate": CERTIFICATE, "client-key": KEY}},
+        ],
+    }
+    return dump_all([config]).encode()
+
+
+def choose_names(asked: Names, held: Held, fallback: Names) -> Names:
+    """What was asked for, else what was kept, else something new."""
+    return Names(
+        asked.cluster or held.cluster or fallback.cluster,
+        asked.agent or held.agent or fallback.agent,
+    )
+
+
+def certificate_problem(held: Held, names: Names, now: datetime) -> str:
+    """Why the kept certificate is of no use; empty when it is."""
+    if not held.key or not held.certificate:
+        return "there is no certificate yet"
+    certificate = certificates.read(held.certificate)
+    if certificate is None:
+        return "the certificate cannot be read"
+    if problem := check_key_pair(held.certificate, held.key):
+        return problem
+    if certificate.common_name != names.user:
+        return f"the certificate is for {certificate.common_name}, not for {names.user}"
+    if certificate.ends <= now:
+        return f"the certificate ended {certificate.ends:%Y-%m-%d %H:%M:%S UTC}"
+    return ""
+
+
+def is_moved(held: Held, place: Place) -> bool:
+    """Whether the hub is not where the kept kubeconfig says."""
+    return held_place(held) != place

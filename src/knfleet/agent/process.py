@@ -1,0 +1,151 @@
+"""The agent as a process: from a bootstrap kubeconfig to a cluster that is heard of.
+
+    no certificate, or one of no use → ask to join, wait for a person on the hub
+    a certificate, and the hub where it was → sit
+    a certificate, and the hub elsewhere → try it there first, and ask to join if it is another hub
+
+Whatever ends a state leads back to the beginning, where everything is looked at again; so a restart
+at any moment loses nothing.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from knfleet.agent.bootstraps import Source, changed, readable
+from knfleet.agent.identity import (
+    Bootstrap,
+    Held,
+    certificate_problem,
+    choose_names,
+    hub_kubeconfig,
+    is_moved,
+)
+from knfleet.agent.keeping import Keeper
+from knfleet.agent.klusterlet import WAITING, Connection, KlusterletStatus
+from knfleet.agent.names import Names, random_agent
+from knfleet.agent.registering import ensure_cluster, register
+from knfleet.agent.seat import Seat
+from knfleet.agent.settings import Settings
+from knfleet.agent.sitting import STRANGER, Sitting, admitted, taken
+from knfleet.api.cluster import CLUSTERS
+from knfleet.kube.client import Client, Options
+from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
+from knfleet.runtime.logs import log
+
+PAUSE_SECONDS = 1.0
+"""Between two states, so that nothing goes round in a hurry."""
+
+
+class Agent:
+    """The state machine."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        spoke: Client,
+        keeper: Keeper,
+        source: Source,
+        klusterlet: KlusterletStatus,
+    ) -> None:
+        self.settings = settings
+        self.spoke = spoke
+        self.keeper = keeper
+        self.source = source
+        self.klusterlet = klusterlet
+        self.fallback = Names("", random_agent())
+        self.lost = ""
+        """Why the last seat was lost."""
+
+    async def run(self) -> None:
+        """Go from state to state until cancelled."""
+        while True:
+            try:
+                bootstrap = await readable(self.source)
+                await self.unless_changed(self.join(bootstrap), bootstrap)
+            except KubeError as error:
+                log.warning("the cluster does not answer", error=str(error))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def unless_changed(self, work: Coroutine[Any, Any, None], bootstrap: Bootstrap) -> None:
+        """Do something until it ends or the bootstrap kubeconfig changes."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                working = group.create_task(work)
+                changing = group.create_task(changed(self.source, bootstrap))
+                await asyncio.wait([working, changing], return_when=asyncio.FIRST_COMPLETED)
+                if not working.done():
+                    log.info("the bootstrap kubeconfig has changed")
+                working.cancel()
+                changing.cancel()
+        except* KubeError as group:
+            raise group.exceptions[0] from None
+
+    async def join(self, bootstrap: Bootstrap) -> None:
+        """One round: have an identity, and sit as long as it is of use."""
+        held = await self.identity()
+        names = Names(held.cluster, held.agent)
+        problem = certificate_problem(held, names, datetime.now(UTC))
+        if not problem and is_moved(held, bootstrap.place):
+            held, problem = await self.at_another_place(held, bootstrap)
+        lost, self.lost = self.lost, ""
+        if not problem and lost == STRANGER:
+            problem = "the hub does not know our certificate"
+        if problem:
+            log.info("joining", cluster=names.cluster, agent=names.agent, why=problem)
+            self.klusterlet.say(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
+            wanted = self.settings.registration(names)
+            held = await register(bootstrap, wanted, self.klusterlet.fail)
+            log.info("got a certificate", cluster=names.cluster, user=names.user)
+        await self.keeper.save(held)
+        self.lost = await self.sit(held, bootstrap)
+
+    async def identity(self) -> Held:
+        """What is kept, with names; new names are kept at once, so that a restart knows them."""
+        kept = await self.keeper.load()
+        names = choose_names(self.settings.asked, kept, self.fallback)
+        held = replace(kept, cluster=names.cluster, agent=names.agent)
+        if held != kept:
+            await self.keeper.save(held)
+        return held
+
+    async def at_another_place(self, held: Held, bootstrap: Bootstrap) -> tuple[Held, str]:
+        """The same identity at another address, and what is wrong with it there."""
+        there = replace(held, kubeconfig=hub_kubeconfig(bootstrap.place))
+        async with taken(Seat(self.settings, there, bootstrap.place, self.spoke)) as seat:
+            try:
+                await seat.hub.get(CLUSTERS, held.cluster)
+            except (Unauthorized, Forbidden, NotFound) as error:
+                return (
+                    there,
+                    f"the hub that the bootstrap kubeconfig names does not know us: {error}",
+                )
+        log.info("the hub has moved", server=bootstrap.place.endpoint.server)
+        return there, ""
+
+    async def sit(self, held: Held, bootstrap: Bootstrap) -> str:
+        """Be a managed cluster; why that came to an end."""
+        async with taken(Seat(self.settings, held, bootstrap.place, self.spoke)) as seat:
+            why = await admitted(seat)
+            if not why:
+                why = await Sitting(seat, self.keeper, self.klusterlet.say).run()
+                log.warning("no longer at the hub", why=why)
+            elif why != STRANGER:
+                self.klusterlet.say(WAITING)
+                await self.remind(bootstrap, held)
+        return why
+
+    async def remind(self, bootstrap: Bootstrap, held: Held) -> None:
+        """See to it that the hub still knows that we want to join."""
+        wanted = self.settings.registration(Names(held.cluster, held.agent))
+        async with Client(bootstrap.connection, Options(attempts=1, concurrency=4)) as hub:
+            try:
+                await ensure_cluster(hub, wanted)
+            except KubeError as error:
+                log.warning("the hub does not take us yet", error=str(error))
+                reason = "BootstrapSecretError"
+                self.klusterlet.say(Connection("True", reason, str(error)))

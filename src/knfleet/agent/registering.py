@@ -1,0 +1,179 @@
+"""Asking a hub to take a cluster in: the ManagedCluster, and the first certificate.
+
+All this is done as the bootstrap identity, which may do little more. What the hub refuses is logged
+once with what to do about it, and tried again.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+
+from knfleet.agent import certificates
+from knfleet.agent.certificates import REQUESTS, Issued, Refused
+from knfleet.agent.identity import Bootstrap, Held, hub_kubeconfig
+from knfleet.agent.names import Names
+from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
+from knfleet.api.meta import Key, Object
+from knfleet.apply.waiting import Collection, follow
+from knfleet.kube.client import Client, Options
+from knfleet.kube.errors import (
+    AlreadyExists,
+    Forbidden,
+    KubeError,
+    NotFound,
+    TlsFailed,
+    Unauthorized,
+)
+from knfleet.runtime.logs import log
+
+MOST_REQUESTS = 10
+"""With so many requests of a cluster on the hub, no further one is made."""
+LOOK_SECONDS = 60.0
+"""How often a pending registration is looked at as a whole."""
+PATIENCE = (60.0, 90.0)
+"""How long to wait after a refusal, at random between the two."""
+RETRY_SECONDS = (1.0, 30.0)
+"""How long to wait after a failure: at first, and at most."""
+DOUBTS = (Forbidden, NotFound)
+
+T = TypeVar("T")
+Say = Callable[[str, str], None]
+"""Told a reason and a message whenever something keeps the cluster from joining."""
+
+
+class Registration(Struct, frozen=True):
+    """What the cluster tells when it asks to join."""
+
+    names: Names
+    annotations: Mapping[str, str] = {}
+    client_configs: tuple[Object, ...] = ()
+    lifetime_seconds: int = 0
+
+
+def cluster_manifest(wanted: Registration) -> Object:
+    """The ManagedCluster that asks to be accepted."""
+    spec: Object = {"hubAcceptsClient": False}
+    if wanted.client_configs:
+        spec["managedClusterClientConfigs"] = list(wanted.client_configs)
+    meta: Object = {"name": wanted.names.cluster}
+    if wanted.annotations:
+        meta["annotations"] = dict(wanted.annotations)
+    return {
+        "apiVersion": CLUSTERS.api_version,
+        "kind": CLUSTERS.kind,
+        "metadata": meta,
+        "spec": spec,
+    }
+
+
+async def ensure_cluster(hub: Client, wanted: Registration) -> None:
+    """Make the ManagedCluster, unless it is there."""
+    try:
+        await hub.get(CLUSTERS, wanted.names.cluster)
+    except NotFound:
+        try:
+            await hub.create(CLUSTERS, cluster_manifest(wanted))
+        except AlreadyExists:
+            return
+        log.info("asked to join", cluster=wanted.names.cluster)
+
+
+async def register(bootstrap: Bootstrap, wanted: Registration, say: Say) -> Held:
+    """Have the hub know the cluster, and give it a certificate; however long that takes."""
+    async with Client(bootstrap.connection, Options(attempts=1, concurrency=4)) as hub:
+        await persistently(lambda: ensure_cluster(hub, wanted), say)
+        while True:
+            key = certificates.new_key()
+            name = await persistently(lambda key=key: request(hub, wanted, key), say)
+            if not name:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            answer = await answered(hub, name, wanted, say)
+            if isinstance(answer, Issued):
+                return Held(
+                    wanted.names.cluster,
+                    wanted.names.agent,
+                    hub_kubeconfig(bootstrap.place),
+                    key,
+                    answer.certificate,
+                )
+            log.error("certificate request refused", request=name, error=answer.why)
+            say("BootstrapSecretError", f"request {name} was refused: {answer.why}")
+            await asyncio.sleep(random.uniform(*PATIENCE))  # noqa: S311 - not a secret
+
+
+async def request(hub: Client, wanted: Registration, key: bytes) -> str:
+    """Ask for a certificate; the request's name, or nothing when there are too many already."""
+    names = wanted.names
+    labels = f"{CLUSTER_NAME_LABEL}={names.cluster}"
+    there = await hub.list(REQUESTS, labels=labels, metadata_only=True)
+    if len(there.items) >= MOST_REQUESTS:
+        log.error(
+            "too many certificate requests; delete old ones", labels=labels, count=len(there.items)
+        )
+        return ""
+    pem = certificates.request_pem(key, names)
+    manifest = certificates.request_manifest(pem, names, wanted.lifetime_seconds)
+    made = await hub.create(REQUESTS, manifest)
+    log.info("asked for a certificate", request=made["metadata"]["name"], user=names.user)
+    return made["metadata"]["name"]
+
+
+async def answered(hub: Client, name: str, wanted: Registration, say: Say) -> Issued | Refused:
+    """What became of a request, as soon as something did."""
+    key = Key("", name)
+    collection = Collection(REQUESTS, fields=f"metadata.name={name}")
+
+    def is_done(found: Mapping[Key, Object]) -> bool:
+        return certificates.outcome(found.get(key)) is not None
+
+    while True:
+        found = await persistently(
+            lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), say
+        )
+        if key in found and (became := certificates.outcome(found[key])) is not None:
+            return became
+        try:
+            became = certificates.outcome(await hub.get(REQUESTS, name))
+        except NotFound:
+            return Refused("the request was deleted before it was answered")
+        except KubeError as error:
+            say(*explained(error))
+            continue
+        if became is not None:
+            return became
+        await persistently(lambda: ensure_cluster(hub, wanted), say)
+
+
+async def persistently(call: Callable[[], Awaitable[T]], say: Say) -> T:
+    """What a call returns once it succeeds; failures are told and waited out."""
+    pause, most = RETRY_SECONDS
+    told = ""
+    while True:
+        try:
+            return await call()
+        except KubeError as error:
+            reason, message = explained(error)
+            if message != told:
+                log.warning("the hub does not take us yet", error=message, reason=reason)
+                told = message
+            say(reason, message)
+        await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - not a secret
+        pause = min(2 * pause, most)
+
+
+def explained(error: KubeError) -> tuple[str, str]:
+    """The reason for the Klusterlet's condition, and the error with what to do about it."""
+    if isinstance(error, Unauthorized):
+        remedy = "the token is wrong or expired; get one by `knfleet get token` and join again"
+        return "BootstrapSecretUnauthorized", f"{error}; {remedy}"
+    if isinstance(error, DOUBTS):
+        remedy = "the hub lacks what `knfleet init` installs, or the token is not one for joining"
+        return "BootstrapSecretUnauthorized", f"{error}; {remedy}"
+    if isinstance(error, TlsFailed):
+        remedy = "the CA of the bootstrap kubeconfig is not the hub's; join again with --ca-file"
+        return "BootstrapSecretError", f"{error}; {remedy}"
+    return "BootstrapSecretError", str(error)

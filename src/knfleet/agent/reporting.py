@@ -1,0 +1,135 @@
+"""Tells the hub how the cluster is: when something changes, and now and then."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from knfleet.agent.seat import Seat
+from knfleet.agent.status import Facts, is_accepted, is_clock_off, patch_of
+from knfleet.api.cluster import CLAIMS, CLUSTERS
+from knfleet.api.core import NODES
+from knfleet.api.meta import Key, Object, Request
+from knfleet.apply.parts import part
+from knfleet.kube.client import Client
+from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
+from knfleet.kube.informer import Informer
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+TRIES = 4
+TRY_SECONDS = 5.0
+"""A cluster that does not answer is asked so often, with such pauses, before it counts as sick."""
+PROBE_SECONDS = 5.0
+
+
+class Reporter:
+    """Writes the parts of the ManagedCluster's status that are the agent's."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.nodes = Informer(seat.spoke, NODES, trim=sizes)
+        self.claims = Informer(seat.spoke, CLAIMS, trim=claim)
+        self.told_clock = False
+
+    async def reconcile(self, _request: Request) -> Again:
+        """Look at the cluster, and write what is not said yet."""
+        cluster = self.seat.cluster()
+        if cluster is None or not is_accepted(cluster):
+            return Again.never()
+        self.tell_clock(off=is_clock_off(cluster))
+        facts = await self.look()
+        cluster = self.seat.cluster() or cluster
+        patch = patch_of(
+            cluster,
+            facts,
+            datetime.now(UTC),
+            further=self.seat.rotated,
+            custom_claims=self.seat.settings.custom_claims,
+        )
+        if patch:
+            key = Key("", cluster.name)
+            try:
+                await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+            except Conflict:
+                return Again.after(0.1)
+        return Again.after(self.seat.settings.health_seconds)
+
+    def tell_clock(self, *, off: bool) -> None:
+        """Log once that the hub does not trust our clock, and once that it does again."""
+        if off and not self.told_clock:
+            log.error(
+                "the hub finds this cluster's clock out of step; nothing is reported meanwhile",
+                remedy="synchronise the clocks of hub and cluster, for instance by NTP",
+            )
+        self.told_clock = off
+
+    async def look(self) -> Facts:
+        """What is seen of the cluster now."""
+        problem = await self.trouble()
+        if problem:
+            return Facts(problem=problem)
+        for informer in (self.nodes, self.claims):
+            await settled(informer)
+        return Facts(
+            version=await self.seat.spoke.version(),
+            nodes=tuple(self.nodes.items()),
+            claims=tuple(self.claims.items()),
+        )
+
+    async def trouble(self) -> str:
+        """Why the API server is not well; asked several times before it is believed."""
+        said = ""
+        for number in range(TRIES):
+            said = await sickness(self.seat.spoke)
+            if not said:
+                break
+            if number < TRIES - 1:
+                await asyncio.sleep(TRY_SECONDS)
+        return said
+
+
+async def settled(informer: Informer, seconds: float = 5.0) -> None:
+    """Wait a little for an informer's first list; one that cannot have it has an empty one."""
+    ends = asyncio.get_running_loop().time() + seconds
+    while not informer.synced.is_set() and informer.failing is None:
+        if asyncio.get_running_loop().time() > ends:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def sickness(spoke: Client) -> str:
+    """What an API server says about its own health when it is not well; empty when it is."""
+    for path in ("/livez", "/healthz"):
+        try:
+            await spoke.urgent.raw("GET", path, deadline=PROBE_SECONDS)
+        except (NotFound, Forbidden):
+            continue
+        except ApiError as error:
+            return f"{path} answers {error.code}"
+        except KubeError as error:
+            return str(error)
+        return ""
+    return ""
+
+
+def sizes(node: Object) -> Object:
+    """Of a node only what is added up."""
+    return {
+        "metadata": identity(node),
+        "spec": {"unschedulable": bool(part(node, "spec").get("unschedulable"))},
+        "status": {
+            "capacity": part(node, "status", "capacity"),
+            "allocatable": part(node, "status", "allocatable"),
+        },
+    }
+
+
+def claim(manifest: Object) -> Object:
+    """Of a claim only what is told."""
+    meta = {**identity(manifest), "labels": part(manifest, "metadata", "labels")}
+    return {"metadata": meta, "spec": part(manifest, "spec")}
+
+
+def identity(manifest: Object) -> Object:
+    """Of an object's metadata what tells it, and its states, apart."""
+    meta = manifest["metadata"]
+    return {name: meta.get(name, "") for name in ("name", "uid", "resourceVersion")}

@@ -1,0 +1,70 @@
+"""A cluster's place on a hub that knows it: what everything that runs there works with."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from knfleet.agent.identity import HUB, Held, Place
+from knfleet.agent.names import Names
+from knfleet.agent.settings import Settings
+from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.api.meta import Key, Request
+from knfleet.api.schema import decode
+from knfleet.api.standard import StandardCondition
+from knfleet.kube.client import Client, Options
+from knfleet.kube.credentials import REREAD, Credential
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.informer import Informer, without_managed_fields
+
+FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")
+
+
+class Identity:
+    """The agent's certificate as it is now: a renewed one is used without a new connection."""
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+
+    async def fetch(self) -> Credential:
+        """The pair that is held now."""
+        return Credential(
+            client_certificate=self.held.certificate,
+            client_key=self.held.key,
+            expires=datetime.now(UTC) + min(REREAD, timedelta(seconds=10)),
+        )
+
+
+class Seat:
+    """The hub as the agent sees it, and what it tells the hub."""
+
+    def __init__(self, settings: Settings, held: Held, place: Place, spoke: Client) -> None:
+        self.settings = settings
+        self.names = Names(held.cluster, held.agent)
+        self.place = place
+        self.spoke = spoke
+        self.identity = Identity(held)
+        self.hub = Client(Connection(HUB, place.endpoint, self.identity), FEW_AT_ONCE)
+        self.own = Informer(
+            self.hub,
+            CLUSTERS,
+            fields=f"metadata.name={self.names.cluster}",
+            trim=without_managed_fields,
+        )
+        self.rotated: StandardCondition | None = None
+        """What became of the last renewal, for the cluster's conditions."""
+        self.over = asyncio.Event()
+        self.why = ""
+
+    @property
+    def request(self) -> Request:
+        """The one thing that all controllers of an agent look at."""
+        return Request(HUB, Key("", self.names.cluster))
+
+    def cluster(self) -> ManagedCluster | None:
+        """The ManagedCluster as the hub last showed it."""
+        found = self.own.get(Key("", self.names.cluster))
+        return None if found is None else decode(found, ManagedCluster)
+
+    def leave(self, why: str) -> None:
+        """The agent has no place here any more."""
+        self.why = self.why or why
+        self.over.set()

@@ -1,0 +1,44 @@
+"""How the agent was asked to run."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from knfleet.agent.names import Names
+from knfleet.agent.registering import Registration
+from knfleet.agent.status import CUSTOM_CLAIMS
+from knfleet.api.hub import AGENT_NAMESPACE
+from knfleet.api.meta import Object
+from knfleet.kube.endpoint import Endpoint
+
+HEALTH_SECONDS = 60.0
+TOKEN_SECONDS = 3600
+LEAST_LIFETIME_SECONDS = 3600
+
+
+class Settings(Struct, frozen=True):
+    """Flags of the process, read and checked."""
+
+    asked: Names = Names("", "")
+    namespace: str = AGENT_NAMESPACE
+    health_seconds: float = HEALTH_SECONDS
+    """How often the cluster is looked at when nothing is heard of it."""
+    lifetime_seconds: int = 0
+    """How long certificates are to be valid; the hub decides when 0."""
+    annotations: Mapping[str, str] = {}
+    client_configs: tuple[Object, ...] = ()
+    """Where the hub reaches the cluster, as the ManagedCluster says it."""
+    custom_claims: int = CUSTOM_CLAIMS
+    spoke: Endpoint = Endpoint("")
+    """Where the hub's operator reaches the cluster's API server."""
+    hands_over: bool = True
+    """Whether the hub gets a token for the cluster."""
+    access_account: str = ""
+    """The ServiceAccount whose token the hub gets, as namespace/name; empty: in our namespace."""
+    token_seconds: int = TOKEN_SECONDS
+    klusterlet: str = ""
+    """The Klusterlet whose status tells how the agent is; none when empty."""
+
+    def registration(self, names: Names) -> Registration:
+        """What the hub is told at first."""
+        return Registration(names, self.annotations, self.client_configs, self.lifetime_seconds)

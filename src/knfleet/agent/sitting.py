@@ -1,0 +1,191 @@
+"""Life on a hub that knows the cluster: from the first certificate until it is of no use any more.
+
+Before the hub has accepted the cluster, it may not even look; so the agent asks, ever more rarely,
+until it may. Then everything runs on watches, and ends together.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from knfleet.agent import certificates
+from knfleet.agent.handover import Handover
+from knfleet.agent.heartbeat import Heartbeat
+from knfleet.agent.keeping import Keeper
+from knfleet.agent.klusterlet import CONNECTED, WAITING, Connection
+from knfleet.agent.renewal import Renewal
+from knfleet.agent.reporting import Reporter
+from knfleet.agent.seat import Seat
+from knfleet.agent.status import is_accepted
+from knfleet.api.cluster import CERTIFICATE_ROTATED, CLUSTERS
+from knfleet.api.meta import Object
+from knfleet.api.standard import StandardCondition
+from knfleet.apply.parts import items, part
+from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
+from knfleet.kube.informer import Change
+from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile
+from knfleet.runtime.logs import log
+from knfleet.runtime.queue import Backoff, QueueOptions
+
+ASK_SECONDS = (0.25, 5.0)
+"""How long to wait between two looks at whether we may look: at first, and at most."""
+ASKED_OFTEN = 30.0
+"""After so long without being let in, it is seen to that the hub still knows of us."""
+LOST_SECONDS = 20.0
+"""How long the hub may say that we may not look before we believe it."""
+PROMPT = ControllerOptions(queue=QueueOptions(backoff=Backoff(0.1, 10)), deadline_seconds=180)
+
+STRANGER = "stranger"
+"""The hub does not take our certificate."""
+
+Say = Callable[[Connection], None]
+
+
+class Sitting:
+    """Everything that the agent does for one seat."""
+
+    def __init__(self, seat: Seat, keeper: Keeper, say: Say) -> None:
+        self.seat = seat
+        self.say = say
+        self.reporter = Reporter(seat)
+        self.handover = Handover(seat)
+        self.renewal = Renewal(seat, keeper)
+        self.reporting = self.controller("report", self.reporter.reconcile)
+        self.beating = self.controller("heartbeat", Heartbeat(seat).reconcile)
+        self.handing = self.controller("handover", self.handover.reconcile)
+        self.renewing = self.controller("certificate", self.renewal.reconcile)
+        self.renewal.changed = lambda: self.wake(self.reporting)
+
+    def controller(self, name: str, reconcile: Reconcile) -> Controller:
+        """A controller of one thing, looked at from the start on."""
+        controller = Controller(name, reconcile, PROMPT)
+        controller.queue.add(self.seat.request)
+        return controller
+
+    def wake(self, *controllers: Controller) -> None:
+        """Have controllers look again."""
+        for controller in controllers:
+            controller.queue.add(self.seat.request)
+
+    async def run(self) -> str:
+        """Do it all until the seat is lost; why it was."""
+        self.watch()
+        self.say_validity()
+        components = (
+            self.seat.own,
+            self.reporter.nodes,
+            self.reporter.claims,
+            self.handover.secret,
+            self.renewal.secret,
+            self.reporting,
+            self.beating,
+            self.handing,
+            self.renewing,
+        )
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run()) for each in components]
+            tasks.append(group.create_task(self.watch_over()))
+            await self.seat.over.wait()
+            for task in tasks:
+                task.cancel()
+        return self.seat.why
+
+    def watch(self) -> None:
+        """Wire what is watched to what is done about it."""
+        self.seat.own.on_change(self.cluster_changed)
+        for informer in (self.reporter.nodes, self.reporter.claims):
+            informer.on_change(self.spoke_changed)
+        self.handover.secret.on_change(lambda _: self.wake(self.handing))
+        self.renewal.secret.on_change(lambda _: self.wake(self.renewing))
+
+    def cluster_changed(self, change: Change) -> None:
+        """The hub, or we ourselves, changed the ManagedCluster."""
+        if change.new is None:
+            self.seat.leave("the ManagedCluster was deleted")
+            return
+        cluster = self.seat.cluster()
+        accepted = cluster is not None and is_accepted(cluster)
+        self.say(CONNECTED if accepted else WAITING)
+        self.wake(self.reporting)
+        if spoken(change.old) != spoken(change.new):
+            self.wake(self.beating, self.handing, self.renewing)
+
+    def spoke_changed(self, change: Change) -> None:
+        """Something that is reported changed on the spoke."""
+        if without_version(change.old) != without_version(change.new):
+            self.wake(self.reporting)
+
+    def say_validity(self) -> None:
+        """Have the conditions tell how long the certificate is valid."""
+        certificate = certificates.read(self.seat.identity.held.certificate)
+        if certificate is not None:
+            self.seat.rotated = StandardCondition(
+                type=CERTIFICATE_ROTATED,
+                status="True",
+                reason="ClientCertificateUpdated",
+                message=f"client certificate rotated, valid {certificates.valid_for(certificate)}",
+            )
+
+    async def watch_over(self) -> None:
+        """Give the seat up when the hub has said for a while that we have none."""
+        since: float | None = None
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(1)
+            failing = self.seat.own.failing
+            if isinstance(failing, Unauthorized):
+                self.seat.leave(STRANGER)
+            elif isinstance(failing, Forbidden | NotFound):
+                since = since or clock()
+                if clock() - since > LOST_SECONDS:
+                    self.seat.leave("the hub does not let us see our ManagedCluster any more")
+            else:
+                since = None
+                if failing is not None:
+                    reason = "BootstrapSecretFunctional,HubKubeConfigError"
+                    self.say(Connection("True", reason, f"The hub does not answer: {failing}"))
+
+
+def spoken(manifest: Object | None) -> object:
+    """What of a ManagedCluster concerns the agent beyond the words in its status."""
+    if manifest is None:
+        return None
+    said = [(each["type"], each["status"]) for each in items(manifest, "status", "conditions")]
+    return part(manifest, "spec"), said
+
+
+def without_version(manifest: Object | None) -> Object:
+    """An object without what changes each time it is written."""
+    return {name: value for name, value in (manifest or {}).items() if name != "metadata"}
+
+
+async def admitted(seat: Seat) -> str:
+    """Wait until the hub lets the cluster see itself; why it does not, if it is not to be."""
+    pause, most = ASK_SECONDS
+    ends = asyncio.get_running_loop().time() + ASKED_OFTEN
+    while asyncio.get_running_loop().time() < ends:
+        try:
+            await seat.hub.get(CLUSTERS, seat.names.cluster)
+        except Unauthorized:
+            return STRANGER
+        except NotFound:
+            return "unknown"
+        except Forbidden:
+            log.debug("not accepted yet")
+        except KubeError as error:
+            log.warning("the hub does not answer", error=str(error))
+        else:
+            return ""
+        await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - not a secret
+        pause = min(pause * 1.5, most)
+    return "waiting"
+
+
+@asynccontextmanager
+async def taken(seat: Seat) -> AsyncGenerator[Seat]:
+    """A seat whose connections end with it."""
+    try:
+        yield seat
+    finally:
+        await seat.hub.close()

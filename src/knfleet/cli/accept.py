@@ -1,0 +1,93 @@
+"""`knfleet accept`: take clusters in that asked to join."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.fleet import cluster_options, connection_of, on_cluster
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.fleet.accepting import Accepted
+    from knfleet.kube.client import Client
+
+LOOK_SECONDS = 0.5
+
+
+@click.command()
+@cluster_options
+@click.option("--clusters", "names", default="", help="Names, as c1,c2.")
+@click.option("--cluster", "old", default="", hidden=True, help="The same, from before.")
+@click.option("--wait", is_flag=True, help="For the requests, and until all are available.")
+@click.option("--requesters", default="", help="Further users whose requests are approved.")
+@click.option("--agent", default="", help="The agent to let in, when several ask.")
+@click.option("--skip-approve-check", "unchecked", is_flag=True, help="Whoever asked.")
+@click.option("--allow-reregistration", "again", is_flag=True, help="Let a new agent take over.")
+@explained(KubeError)
+def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Take clusters in that asked to join.
+
+    \b
+    knfleet accept --clusters cluster1,cluster2
+    """
+    from knfleet.fleet.accepting import NotAcceptable
+    from knfleet.fleet.applying import NotInTime
+
+    names = [name for name in f"{options['names']},{options['old']}".split(",") if name]
+    if not names:
+        raise click.UsageError("--clusters is missing; name the clusters, as c1,c2")
+
+    async def work(client: "Client") -> None:
+        for name in names:
+            tell(name, await taken_in(client, name, options))
+        if options["wait"]:
+            from knfleet.fleet.settling import joined
+
+            for name in names:
+                await joined(client, name, seconds=float(options["timeout"]))
+                click.echo(f"{name} is available")
+
+    try:
+        on_cluster(connection_of(kubeconfig, context), work)
+    except (NotAcceptable, NotInTime) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
+    """Accept one cluster; with --wait, as soon as it has asked."""
+    from knfleet.fleet.accepting import NotAcceptable, accept, pending_requests
+
+    requesters = [user for user in options["requesters"].split(",") if user]
+    if options["unchecked"]:
+        requesters += [each.request.user for each in await pending_requests(client, name)]
+    ends = time.monotonic() + options["timeout"]
+    while True:
+        try:
+            return await accept(
+                client,
+                name,
+                requesters=requesters,
+                agent=options["agent"],
+                again=options["again"],
+                patience=float(options["timeout"]) if options["wait"] else 5.0,
+            )
+        except NotAcceptable:
+            if not options["wait"] or time.monotonic() > ends:
+                raise
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def tell(name: str, accepted: "Accepted") -> None:
+    """Say what was done."""
+    for request in accepted.requests:
+        click.echo(f"CSR {request} approved")
+    if accepted.is_new:
+        click.echo(f"set hubAcceptsClient to true for managed cluster {name}")
+    elif not accepted.requests:
+        click.echo(f"{name} was accepted before, and has no request that waits")
+        return
+    click.echo(f"\n Your managed cluster {name} has joined the Hub successfully.")

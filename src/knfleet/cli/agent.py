@@ -1,0 +1,209 @@
+"""`knfleet agent`: the process on a spoke, with the flags of the registration agent."""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.operator import GoFlags, klog_options, switch
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.agent.assembly import Surroundings
+    from knfleet.agent.settings import Settings
+    from knfleet.kube.endpoint import Connection, Endpoint
+    from knfleet.runtime.health import Bind
+
+TAKEN = (
+    "feature-gates",
+    "kube-api-qps",
+    "kube-api-burst",
+    "hub-kubeconfig-secret",
+    "addon-installation-namespace",
+    "bootstrap-kubeconfigs",
+    "hub-connection-timeout-seconds",
+    "reserved-cluster-claim-suffixes",
+)
+"""Flags that say nothing to us."""
+FILE = click.Path(path_type=Path)
+
+
+def taken_options(command: Any) -> Any:
+    """Flags of the registration agent that are taken and passed over."""
+    for name in TAKEN:
+        command = click.option(f"--{name}", hidden=True, expose_value=False)(command)
+    return command
+
+
+@click.command(cls=GoFlags)
+@click.option("--kubeconfig", type=FILE, help="Where the agent's Secrets are; else in-cluster.")
+@click.option("--spoke-kubeconfig", type=FILE, help="The managed cluster, when it is another.")
+@click.option("--spoke-cluster-name", "--cluster-name", "cluster", default="", help="Its name.")
+@click.option("--agent-id", "--agent-name", "agent", default="", help="Name of this agent.")
+@click.option("--bootstrap-kubeconfig", "bootstrap", type=FILE, help="How to reach the hub first.")
+@click.option("--hub-kubeconfig-dir", "folder", type=FILE, help="Folder for the hub's kubeconfig.")
+@click.option("--namespace", default="", help="Namespace of the agent's Secrets.")
+@click.option("--spoke-external-server-urls", "urls", default="", help="How the hub reaches it.")
+@click.option("--cluster-healthcheck-period", "period", default="1m", help="How often to look.")
+@click.option("--max-custom-cluster-claims", "claims", type=click.IntRange(0), default=20)
+@click.option("--client-cert-expiration-seconds", "lifetime", type=int, default=0)
+@click.option("--cluster-annotations", "annotations", default="", help="For the ManagedCluster.")
+@click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
+@click.option("--access-token-seconds", "token", type=click.IntRange(600), default=3600)
+@switch("--no-access", "Hand over no token for the cluster.")
+@switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
+@click.option("--listen", default="", help="Where /healthz is, as 127.0.0.1:8000.")
+@click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
+@klog_options
+@taken_options
+@explained(KubeError)
+def command(**options: Any) -> None:
+    """Keep this cluster joined to its hub.
+
+    Asks the hub to take the cluster in, renews its certificate and its Lease, reports how the
+    cluster is, and hands over a token by which the hub's operator reaches it.
+    """
+    spare_memory()
+    from knfleet.agent.assembly import build
+    from knfleet.runtime import logs
+    from knfleet.runtime.process import run_process
+
+    logs.configure("debug" if options["verbosity"] >= 4 else "info")
+    around = surroundings(options)
+    begin = partial(build, around=around, settings=settings(options, around))
+    raise SystemExit(run_process(begin))
+
+
+def spare_memory() -> None:
+    """Keep out what structlog loads to colour tracebacks: a tenth of all that the agent needs."""
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("rich", None)
+
+
+def surroundings(options: dict[str, Any]) -> "Surroundings":
+    """Where the agent runs, as its flags say."""
+    from knfleet.agent.assembly import Surroundings
+
+    home = connection(options["kubeconfig"])
+    path = options["spoke_kubeconfig"]
+    return Surroundings(
+        spoke=connection(path) if path else home,
+        home=home,
+        bootstrap=options["bootstrap"],
+        folder=options["folder"],
+        listen=bind(options["listen"]),
+    )
+
+
+def connection(path: Path | None) -> "Connection":
+    """The cluster of a kubeconfig, else the one that we run in."""
+    from knfleet.kube.incluster import default_connection
+    from knfleet.kube.kubeconfig import load
+
+    return load([path]) if path else default_connection()
+
+
+def bind(listen: str) -> "Bind | None":
+    """Where to listen, if anywhere."""
+    from knfleet.runtime.health import Bind, bind_host
+
+    if not listen:
+        return None
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"--listen {listen}: an address and a port, as 127.0.0.1:8000")
+    said = os.environ.get("KNFLEET_BIND_ADDRESS")
+    return Bind(said or host.strip("[]") or bind_host(), int(port))
+
+
+def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
+    """What the flags ask for, checked."""
+    from knfleet.agent.names import Names
+    from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, Settings
+    from knfleet.api.hub import AGENT_NAMESPACE
+
+    check_name(options["cluster"])
+    if options["auth"] != "csr":
+        raise click.UsageError(
+            f"--registration-auth {options['auth']}: not supported yet; csr is what there is"
+        )
+    if 0 < options["lifetime"] < LEAST_LIFETIME_SECONDS:
+        raise click.UsageError(
+            f"--client-cert-expiration-seconds: at least {LEAST_LIFETIME_SECONDS}, or 0"
+        )
+    is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not options["kubeconfig"]
+    here = around.home.namespace if is_pod else ""
+    return Settings(
+        asked=Names(options["cluster"], options["agent"]),
+        namespace=here or options["namespace"] or AGENT_NAMESPACE,
+        health_seconds=seconds(options["period"]),
+        lifetime_seconds=options["lifetime"],
+        annotations=annotations(options["annotations"]),
+        client_configs=tuple(client_configs(options["urls"], around.spoke.endpoint)),
+        custom_claims=options["claims"],
+        spoke=reachable(options["urls"], around.spoke.endpoint),
+        hands_over=not options["no_access"],
+        token_seconds=options["token"],
+        klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),
+    )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no cluster can have."""
+    from knfleet.agent.names import name_problem
+
+    if not name:
+        raise click.UsageError("--spoke-cluster-name is missing; it is the cluster's name")
+    if problem := name_problem(name):
+        raise click.UsageError(f"--spoke-cluster-name {name}: {problem}")
+
+
+def seconds(text: str) -> float:
+    """How long a flag's duration is."""
+    from knfleet.knative.settings import SettingError, duration_seconds
+
+    try:
+        found = duration_seconds(text)
+    except SettingError as error:
+        raise click.UsageError(f"--cluster-healthcheck-period: {error}") from error
+    if found <= 0:
+        raise click.UsageError("--cluster-healthcheck-period: it has to be more than 0")
+    return found
+
+
+def annotations(text: str) -> dict[str, str]:
+    """Annotations as `a=b,c=d`; each gets the prefix that agents must use."""
+    from knfleet.api.cluster import AGENT_ANNOTATIONS
+
+    found: dict[str, str] = {}
+    for pair in filter(None, text.split(",")):
+        name, mark, value = pair.partition("=")
+        if not mark:
+            raise click.UsageError(f"--cluster-annotations {pair}: write name=value")
+        found[AGENT_ANNOTATIONS + name.removeprefix(AGENT_ANNOTATIONS)] = value
+    return found
+
+
+def client_configs(urls: str, endpoint: "Endpoint") -> list[dict[str, str]]:
+    """Where the hub is told that the cluster is."""
+    import base64
+
+    found: list[dict[str, str]] = []
+    for url in filter(None, urls.split(",")):
+        if not url.startswith("https://"):
+            raise click.UsageError(f"--spoke-external-server-urls {url}: it is not an https:// URL")
+        ca = base64.b64encode(endpoint.ca).decode() if endpoint.ca else ""
+        found.append({"url": url, "caBundle": ca} if ca else {"url": url})
+    return found
+
+
+def reachable(urls: str, endpoint: "Endpoint") -> "Endpoint":
+    """Where the hub's operator reaches the cluster: the first external URL, else as we do."""
+    from msgspec.structs import replace
+
+    first = urls.split(",", maxsplit=1)[0]
+    return replace(endpoint, server=first, proxy_url=None) if first else endpoint

@@ -1,0 +1,47 @@
+"""`knfleet clean`: take a hub off its cluster."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.kube.client import Client
+
+
+@click.command()
+@cluster_options
+@click.option("--name", default="cluster-manager", hidden=True, expose_value=False)
+@click.option("--purge-operator", type=bool, default=True, help="false: leave the CRDs.")
+@click.option("--output-file", hidden=True, expose_value=False)
+@explained(KubeError)
+def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Take a hub off its cluster.
+
+    All clusters must have left before.
+    """
+    from knfleet.cli.init import objects_of
+    from knfleet.fleet.applying import NotInTime
+    from knfleet.fleet.deploying import HubPlan
+    from knfleet.fleet.detaching import Attached, clean
+
+    connection = connection_of(kubeconfig, context)
+    objects = [
+        each
+        for each in objects_of(HubPlan(image=""), connection)
+        if options["purge_operator"] or each["kind"] != "CustomResourceDefinition"
+    ]
+
+    async def work(client: "Client") -> list[str]:
+        say(f"Removing the hub from {client.cluster} ...")
+        return await clean(client, objects, seconds=float(options["timeout"]))
+
+    try:
+        removed = on_cluster(connection, work)
+    except (Attached, NotInTime) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"The hub has been removed: {len(removed)} objects.")

@@ -1,0 +1,98 @@
+"""`knfleet clusterset`: which clusters are in a set, and which namespaces see it."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.fleet import cluster_options, connection_of, on_cluster
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError, NotFound
+
+if TYPE_CHECKING:
+    from knfleet.kube.client import Client
+
+
+@click.group()
+def command() -> None:
+    """Put clusters into sets, and let namespaces see sets."""
+
+
+@command.command("set")
+@cluster_options
+@click.option("--clusters", required=True, help="Names, as c1,c2.")
+@click.argument("name")
+@explained(KubeError)
+def set_(
+    name: str, clusters: str, context: str | None, kubeconfig: Path | None, **_options: Any
+) -> None:
+    """Put clusters into a set."""
+    from knfleet.api.cluster import CLUSTERS, SET_LABEL
+    from knfleet.api.clusterset import CLUSTER_SETS
+    from knfleet.api.meta import Key
+
+    async def work(client: "Client") -> None:
+        await present(lambda: client.get(CLUSTER_SETS, name), f"ManagedClusterSet {name}")
+        label = {"metadata": {"labels": {SET_LABEL: name}}}
+        for cluster in filter(None, clusters.split(",")):
+            await present(
+                lambda cluster=cluster: client.patch(CLUSTERS, Key("", cluster), label),
+                f"ManagedCluster {cluster}",
+            )
+            click.echo(f"Cluster {cluster} is set to clusterset {name}")
+
+    on_cluster(connection_of(kubeconfig, context), work)
+
+
+@command.command("bind")
+@cluster_options
+@click.option("--namespace", "-n", required=True, help="Where the set is to be seen.")
+@click.argument("name")
+@explained(KubeError)
+def bind(
+    name: str, namespace: str, context: str | None, kubeconfig: Path | None, **_options: Any
+) -> None:
+    """Let a namespace see a set: profiles of its clusters appear there."""
+    from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
+
+    async def work(client: "Client") -> None:
+        await present(lambda: client.get(CLUSTER_SETS, name), f"ManagedClusterSet {name}")
+        manifest = {
+            "apiVersion": BINDINGS.api_version,
+            "kind": BINDINGS.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"clusterSet": name},
+        }
+        await present(lambda: client.apply(BINDINGS, manifest), f"Namespace {namespace}")
+        click.echo(f"Clusterset {name} is bound to namespace {namespace}")
+
+    on_cluster(connection_of(kubeconfig, context), work)
+
+
+@command.command("unbind")
+@cluster_options
+@click.option("--namespace", "-n", required=True, help="Where the set is seen.")
+@click.argument("name")
+@explained(KubeError)
+def unbind(
+    name: str, namespace: str, context: str | None, kubeconfig: Path | None, **_options: Any
+) -> None:
+    """Hide a set from a namespace: the profiles there go away."""
+    from knfleet.api.clusterset import BINDINGS
+    from knfleet.api.meta import Key
+
+    async def work(client: "Client") -> None:
+        key = Key(namespace, name)
+        await present(lambda: client.delete(BINDINGS, key), f"ManagedClusterSetBinding {key}")
+        click.echo(f"Clusterset {name} is unbound from namespace {namespace}")
+
+    on_cluster(connection_of(kubeconfig, context), work)
+
+
+async def present(call: Callable[[], Awaitable[object]], what: str) -> None:
+    """Do something with what must be there; the message names what is not."""
+    try:
+        await call()
+    except NotFound as error:
+        raise click.ClickException(f"{what} does not exist: {error}") from error

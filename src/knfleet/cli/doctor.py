@@ -1,0 +1,59 @@
+"""`knfleet doctor`: what is wrong with a cluster, and what to do about it."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.fleet import cluster_options, connection_of, print_json
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.fleet.diagnosis import Seen
+    from knfleet.kube.endpoint import Connection
+
+
+@click.command()
+@cluster_options
+@click.option("--spoke-context", help="Context of the cluster itself, to look there too.")
+@click.option("--spoke-kubeconfig", type=click.Path(path_type=Path), help="Its kubeconfig.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.argument("cluster")
+@explained(KubeError)
+def command(cluster: str, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Say what is wrong with a cluster, and what to do about it.
+
+    Looks at its conditions, its Lease, its requests and its token on the hub, and with
+    --spoke-context at the Klusterlet, the agent and its log. Exit code 1 when something is bad.
+    """
+    import msgspec
+
+    from knfleet.fleet.diagnosis import diagnose
+
+    hub = connection_of(kubeconfig, context)
+    spoke = None
+    if options["spoke_context"] or options["spoke_kubeconfig"]:
+        spoke = connection_of(options["spoke_kubeconfig"] or kubeconfig, options["spoke_context"])
+    findings = diagnose(asyncio.run(look(hub, spoke, cluster)), datetime.now(UTC))
+    if options["output"] == "json":
+        print_json(msgspec.to_builtins(findings))
+    else:
+        click.echo("\n".join(each.line() for each in findings))
+    if any(each.grade == "bad" for each in findings):
+        raise SystemExit(1)
+
+
+async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "Seen":
+    """Look at a cluster from both sides."""
+    from knfleet.fleet.examining import look_at_hub, look_at_spoke
+    from knfleet.kube.client import Client
+
+    async with Client(hub) as client:
+        seen = await look_at_hub(client, cluster)
+    if spoke is None:
+        return seen
+    async with Client(spoke) as client:
+        return await look_at_spoke(client, seen)

@@ -1,0 +1,160 @@
+"""What the commands of a fleet share: which cluster, how long to wait, how to print."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from knfleet.kube.client import Client
+    from knfleet.kube.endpoint import Connection
+
+T = TypeVar("T")
+Command = Callable[..., Any]
+LATER = {
+    "grpc": "registration by gRPC is not supported yet; clusters register by csr",
+    "awsirsa": "registration by AWS IAM roles is not supported yet; clusters register by csr",
+}
+
+
+def cluster_options(command: Command) -> Command:
+    """The flags that every command has."""
+    options = (
+        click.option("--context", help="Context of the kubeconfig."),
+        click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with."),
+        click.option("--timeout", type=click.IntRange(1), default=300, help="Seconds to wait."),
+        click.option("--v", "verbosity", type=int, default=0, hidden=True),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def resource_options(command: Command) -> Command:
+    """The flags that say how much our pods may use."""
+    classes = click.Choice(["Default", "BestEffort", "ResourceRequirement"])
+    options = (
+        click.option("--resource-qos-class", "qos", type=classes, default="Default"),
+        click.option("--resource-limits", "limits", default="", help="As cpu=1,memory=1Gi."),
+        click.option("--resource-requests", "requests", default="", help="As cpu=1,memory=1Gi."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def image_options(command: Command) -> Command:
+    """The flags that say which image is installed."""
+    options = (
+        click.option("--image-registry", "registry", default="", help="Where our image is."),
+        click.option("--image", default="", help="The whole image, instead of its registry."),
+        click.option("--bundle-version", "version", default="default", help="Or latest, or x.y.z."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def later_options(*names: str) -> Callable[[Command], Command]:
+    """Flags of what comes later: they are known, and refused with a sentence."""
+
+    def refuse(_: click.Context, parameter: click.Parameter, value: object) -> object:
+        if value:
+            flag = parameter.opts[0]
+            raise click.UsageError(f"{flag}: {reason_of(flag)}")
+        return value
+
+    def decorate(command: Command) -> Command:
+        for name in names:
+            command = click.option(f"--{name}", hidden=True, expose_value=False, callback=refuse)(
+                command
+            )
+        return command
+
+    return decorate
+
+
+def reason_of(flag: str) -> str:
+    """Why a flag is not supported yet."""
+    return LATER["grpc" if "grpc" in flag else "awsirsa"]
+
+
+def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
+    """The cluster that the flags name, else the current one."""
+    from knfleet.kube.incluster import default_connection
+    from knfleet.kube.kubeconfig import load
+
+    return load([kubeconfig], context) if kubeconfig else default_connection(context)
+
+
+def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
+    """Do something with a client of a cluster."""
+    from knfleet.kube.client import Client
+
+    async def run() -> T:
+        async with Client(connection) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def amounts(text: str, flag: str) -> dict[str, str]:
+    """Resources as `cpu=1,memory=1Gi`."""
+    found: dict[str, str] = {}
+    for pair in filter(None, text.split(",")):
+        name, mark, value = pair.partition("=")
+        if not mark or not name or not value:
+            raise click.UsageError(f"{flag} {pair}: write it as cpu=500m,memory=512Mi")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def quality_of(qos: Any, limits: str, requests: str) -> Any:
+    """What the resource flags ask for."""
+    from knfleet.fleet.deploying import Quality
+
+    if qos != "ResourceRequirement" and (limits or requests):
+        raise click.UsageError(
+            "--resource-limits and --resource-requests need"
+            " --resource-qos-class ResourceRequirement"
+        )
+    return Quality(
+        qos, amounts(limits, "--resource-limits"), amounts(requests, "--resource-requests")
+    )
+
+
+def image_from(registry: str, image: str, version: str) -> str:
+    """The image that the flags name."""
+    from knfleet.fleet.deploying import REGISTRY, image_of
+
+    return image or image_of(registry or REGISTRY, version)
+
+
+def say(text: str) -> None:
+    """A line for people, beside what is printed for programs."""
+    click.echo(text, err=True)
+
+
+def print_json(value: object) -> None:
+    """Print for programs."""
+    import msgspec
+
+    encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    sys.stdout.write(encoded.decode() + "\n")
+
+
+def print_manifests(objects: list[dict[str, Any]]) -> None:
+    """Print what would be applied, without what is secret in it."""
+    from knfleet.kube.yaml import dump_all
+
+    click.echo(dump_all([hidden(each) for each in objects]), nl=False)
+
+
+def hidden(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest whose secrets are not shown."""
+    if manifest.get("kind") != "Secret":
+        return manifest
+    return {**manifest, "data": dict.fromkeys(manifest.get("data") or {}, "")}

@@ -1,0 +1,201 @@
+"""`knfleet init`: make a cluster a hub."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.fleet import (
+    cluster_options,
+    connection_of,
+    image_from,
+    image_options,
+    later_options,
+    on_cluster,
+    print_json,
+    print_manifests,
+    quality_of,
+    resource_options,
+    say,
+)
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.fleet.deploying import HubPlan
+    from knfleet.fleet.invitations import Invitation
+    from knfleet.kube.client import Client
+    from knfleet.kube.endpoint import Connection
+
+DONE = """\
+The multicluster hub control plane has been initialized successfully!
+
+You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the \
+following command:
+
+    {command}
+
+Replace <cluster_name> with a cluster name of your choice. For example, cluster1.
+"""
+DRIVERS = ("csr", "grpc", "awsirsa")
+
+
+@click.command()
+@cluster_options
+@click.option("--wait", is_flag=True, help="Until the hub is ready.")
+@click.option("--force", is_flag=True, hidden=True)
+@click.option("--dry-run", is_flag=True, help="Print what would be applied.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option("--output-file", type=click.Path(path_type=Path), help="What was applied.")
+@click.option("--output-join-command-file", "join_file", type=click.Path(path_type=Path))
+@click.option("--use-bootstrap-token", "by_token", is_flag=True, help="As kubeadm makes them.")
+@click.option("--registration-drivers", "drivers", default="csr")
+@click.option("--auto-approved-csr-identities", "approved", default="")
+@click.option("--feature-gates", "gates", default="", help="As ManagedClusterAutoApproval=true.")
+@click.option("--releases", default="", help="Where the pod finds Knative's release files.")
+@click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
+@click.option("--singleton", is_flag=True, hidden=True)
+@later_options(
+    "grpc-server",
+    "grpc-endpoint-type",
+    "auto-approved-grpc-identities",
+    "hub-cluster-arn",
+    "aws-resource-tags",
+    "auto-approved-arn-patterns",
+)
+@image_options
+@resource_options
+@explained(KubeError)
+def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Make a cluster a hub, and print how clusters join it.
+
+    \b
+    knfleet init --wait --context hub
+    """
+    plan = plan_of(options)
+    connection = connection_of(kubeconfig, context)
+    objects = objects_of(plan, connection)
+    if options["dry_run"]:
+        print_manifests(objects)
+        return
+    warn_about(connection.endpoint.server)
+
+    async def work(client: "Client") -> "Invitation":
+        return await install(client, connection, objects, options)
+
+    invitation = on_cluster(connection, work)
+    write_files(options, objects, invitation)
+    if options["output"] == "json":
+        print_json(invitation.fields())
+    else:
+        click.echo(DONE.format(command=invitation.command()), nl=False)
+
+
+def plan_of(options: dict[str, Any]) -> "HubPlan":
+    """How the hub is to be installed, as the flags say."""
+    from knfleet.api.hub import AUTO_APPROVAL_GATE
+    from knfleet.fleet.deploying import HubPlan
+
+    for driver in options["drivers"].split(","):
+        if driver != "csr":
+            from knfleet.cli.fleet import LATER
+
+            known = LATER.get(driver, f"there is no such driver; use {', '.join(DRIVERS)}")
+            raise click.UsageError(f"--registration-drivers {driver}: {known}")
+    gates = gates_of(options["gates"])
+    said: str = options["approved"]
+    approved = tuple(name for name in said.split(",") if name)
+    if approved and not dict(gates).get(AUTO_APPROVAL_GATE):
+        raise click.UsageError(
+            f"--auto-approved-csr-identities needs --feature-gates {AUTO_APPROVAL_GATE}=true"
+        )
+    return HubPlan(
+        image=image_from(options["registry"], options["image"], options["version"]),
+        quality=quality_of(options["qos"], options["limits"], options["requests"]),
+        auto_approved=approved,
+        feature_gates=gates,
+        releases=options["releases"],
+    )
+
+
+def gates_of(text: str) -> tuple[tuple[str, bool], ...]:
+    """Features as `A=true,B=false`."""
+    found: list[tuple[str, bool]] = []
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        if value not in ("true", "false"):
+            raise click.UsageError(f"--feature-gates {pair}: write it as {name}=true")
+        found.append((name, value == "true"))
+    return tuple(found)
+
+
+def objects_of(plan: "HubPlan", connection: "Connection") -> list[dict[str, Any]]:
+    """Everything that makes a cluster a hub."""
+    from knfleet.fleet.deploying import cluster_manager, hub_deployment
+    from knfleet.fleet.installing import hub_objects
+    from knfleet.fleet.invitations import info_objects
+
+    return [
+        *hub_objects(plan.namespace),
+        *info_objects(connection.endpoint),
+        cluster_manager(plan),
+        hub_deployment(plan),
+    ]
+
+
+def warn_about(server: str) -> None:
+    """Tell when other machines will not reach the hub at its address."""
+    from urllib.parse import urlsplit
+
+    from knfleet.kube.kubeconfig_entries import is_loopback
+
+    if is_loopback(urlsplit(server).hostname or ""):
+        say(f"Note: {server} is reached from this machine only; clusters elsewhere need another.")
+
+
+async def install(
+    client: "Client",
+    connection: "Connection",
+    objects: list[dict[str, Any]],
+    options: dict[str, Any],
+) -> "Invitation":
+    """Apply everything, wait if asked to, and invite clusters."""
+    from knfleet.api.hub import (
+        APPLIED,
+        CLUSTER_MANAGER,
+        CLUSTER_MANAGERS,
+        HUB_REGISTRATION_DEGRADED,
+        OPERATOR_NAMESPACE,
+    )
+    from knfleet.api.meta import Key
+    from knfleet.fleet.applying import NotInTime, apply_all, available, condition_says
+    from knfleet.fleet.invitations import invite
+
+    applied = await apply_all(client, objects)
+    say(f"Applied {len(applied)} objects to {client.cluster}.")
+    if options["wait"]:
+        say("Waiting for the hub to be ready ...")
+        seconds = float(options["timeout"])
+        wanted = {APPLIED: "True", HUB_REGISTRATION_DEGRADED: "False"}
+        try:
+            key = Key(OPERATOR_NAMESPACE, CLUSTER_MANAGER)
+            await available(client, key, seconds=seconds)
+            await condition_says(client, CLUSTER_MANAGERS, CLUSTER_MANAGER, wanted, seconds=seconds)
+        except NotInTime as error:
+            raise click.ClickException(str(error)) from error
+    return await invite(client, connection.endpoint, by_bootstrap_token=options["by_token"])
+
+
+def write_files(
+    options: dict[str, Any], objects: list[dict[str, Any]], invitation: "Invitation"
+) -> None:
+    """Write what was applied, and the command, where that was asked for."""
+    from knfleet.cli.fleet import hidden
+    from knfleet.kube.yaml import dump_all
+
+    if options["output_file"]:
+        options["output_file"].write_text(dump_all([hidden(each) for each in objects]))
+    if options["join_file"]:
+        path: Path = options["join_file"]
+        path.touch(mode=0o600)
+        path.write_text(invitation.command() + "\n")

@@ -1,0 +1,195 @@
+"""`knfleet join`: have a cluster ask a hub to take it in."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.fleet import (
+    LATER,
+    cluster_options,
+    connection_of,
+    image_from,
+    image_options,
+    later_options,
+    print_manifests,
+    quality_of,
+    resource_options,
+    say,
+)
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.fleet.joining import JoinPlan
+    from knfleet.fleet.reaching import Wanted
+    from knfleet.kube.endpoint import Connection
+
+YEAR_SECONDS = 365 * 24 * 3600
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+DONE = """\
+Please log onto the hub cluster and run the following command:
+
+    knfleet accept --clusters {cluster}
+"""
+
+
+@click.command()
+@cluster_options
+@click.option("--hub-token", "token", required=True, help="As `knfleet get token` prints it.")
+@click.option("--hub-apiserver", "server", required=True, help="Address of the hub.")
+@click.option("--cluster-name", "cluster", required=True, help="Name for this cluster.")
+@click.option("--hub-ca-hash", "ca_hash", default="", help="What the hub's CA must be.")
+@click.option("--ca-file", type=FILE, help="The hub's CA, when it does not publish one.")
+@click.option("--wait", is_flag=True, help="Until the hub has heard of the cluster.")
+@click.option("--dry-run", is_flag=True, help="Print what would be applied.")
+@click.option("--output-file", type=click.Path(path_type=Path), help="What was applied.")
+@click.option("--force-internal-endpoint-lookup", "internal", is_flag=True)
+@click.option("--force-internal-endpoint-lookup-managed", is_flag=True, hidden=True)
+@click.option("--mode", type=click.Choice(["default", "hosted"]), default="default")
+@click.option("--managed-cluster-kubeconfig", "managed", type=FILE, help="With --mode hosted.")
+@click.option("--singleton", is_flag=True, help="One agent in one pod, which ours always is.")
+@click.option("--proxy-url", default="", help="Proxy on the way to the hub.")
+@click.option("--proxy-ca-file", type=FILE, help="The proxy's CA.")
+@click.option("--external-server-url", "urls", multiple=True, help="How the hub reaches it.")
+@click.option("--client-cert-expiration-seconds", "lifetime", type=int, default=YEAR_SECONDS)
+@click.option("--klusterlet-annotation", "annotations", multiple=True, help="As name=value.")
+@click.option("--registration-auth", "auth", default="csr")
+@click.option("--feature-gates", default="", hidden=True, expose_value=False)
+@click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
+@later_options("grpc-server", "grpc-ca-file", "hub-cluster-arn", "managed-cluster-arn")
+@image_options
+@resource_options
+@explained(KubeError)
+def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Have a cluster ask a hub to take it in.
+
+    The command for your hub, with its token, is printed by `knfleet init` and
+    `knfleet get token`.
+    """
+    check(options)
+    connection = connection_of(kubeconfig, context)
+    hub = asyncio.run(reached(wanted_of(options)))
+    plan = plan_of(options, hub, connection)
+    objects = everything(plan)
+    if options["dry_run"]:
+        print_manifests(objects)
+        return
+    asyncio.run(install(connection, plan, hub, options))
+    if options["output_file"]:
+        from knfleet.cli.fleet import hidden
+        from knfleet.kube.yaml import dump_all
+
+        options["output_file"].write_text(dump_all([hidden(each) for each in objects]))
+    click.echo(DONE.format(cluster=plan.cluster), nl=False)
+
+
+def check(options: dict[str, Any]) -> None:
+    """Refuse what cannot be, before anything is done."""
+    from knfleet.agent.names import name_problem
+
+    if problem := name_problem(options["cluster"]):
+        raise click.UsageError(f"--cluster-name {options['cluster']}: {problem}")
+    if options["auth"] != "csr":
+        known = LATER.get(options["auth"], "there is no such way; use csr")
+        raise click.UsageError(f"--registration-auth {options['auth']}: {known}")
+    if (options["mode"] == "hosted") != bool(options["managed"]):
+        raise click.UsageError("--mode hosted and --managed-cluster-kubeconfig go together")
+
+
+async def reached(wanted: "Wanted") -> "Connection":
+    """The way to the hub; what is wrong with it ends the command."""
+    from knfleet.fleet.reaching import NotReached, find
+
+    try:
+        return await find(wanted)
+    except NotReached as error:
+        raise click.ClickException(str(error)) from error
+
+
+def wanted_of(options: dict[str, Any]) -> "Wanted":
+    """What the flags say about the hub."""
+    from knfleet.fleet.reaching import NotReached, Wanted, read_ca
+
+    try:
+        files = {
+            flag: read_ca(options[flag].read_bytes(), str(options[flag]))
+            for flag in ("ca_file", "proxy_ca_file")
+            if options[flag]
+        }
+    except NotReached as error:
+        raise click.ClickException(str(error)) from error
+    return Wanted(
+        options["server"],
+        options["token"],
+        files.get("ca_file"),
+        options["ca_hash"],
+        options["proxy_url"],
+        files.get("proxy_ca_file", b""),
+        options["internal"],
+    )
+
+
+def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "JoinPlan":
+    """How the cluster is to be joined.
+
+    Unless something else is said, the hub reaches the cluster where this command does: the address
+    that pods use is of no use elsewhere.
+    """
+    from knfleet.agent.names import random_agent
+    from knfleet.cli.agent import annotations
+    from knfleet.fleet.joining import JoinPlan
+    from knfleet.fleet.reaching import bootstrap_kubeconfig
+    from knfleet.kube.kubeconfig import load
+
+    place: dict[str, Any] = {}
+    server = home.endpoint.server
+    if options["mode"] == "hosted":
+        server = load([options["managed"]]).endpoint.server
+        name = f"klusterlet-hosted-{random_agent()}"
+        content: bytes = options["managed"].read_bytes()
+        place = {"klusterlet": name, "namespace": name, "managed_kubeconfig": content}
+    singleton = "Singleton" if options["singleton"] else "Default"
+    return JoinPlan(
+        cluster=options["cluster"],
+        bootstrap=bootstrap_kubeconfig(hub.endpoint, options["token"]),
+        image=image_from(options["registry"], options["image"], options["version"]),
+        mode="Hosted" if place else singleton,
+        quality=quality_of(options["qos"], options["limits"], options["requests"]),
+        annotations=annotations(",".join(options["annotations"])),
+        lifetime_seconds=options["lifetime"],
+        external_urls=options["urls"] or (server,),
+        **place,
+    )
+
+
+def everything(plan: "JoinPlan") -> list[dict[str, Any]]:
+    """All objects of a plan, wherever they go."""
+    from knfleet.fleet.joining import home_objects, managed_objects
+
+    return [*home_objects(plan), *(managed_objects(plan) if plan.mode == "Hosted" else [])]
+
+
+async def install(
+    connection: "Connection", plan: "JoinPlan", hub: "Connection", options: dict[str, Any]
+) -> None:
+    """Apply everything, and wait if asked to."""
+    from knfleet.fleet.applying import NotInTime, apply_all
+    from knfleet.fleet.joining import home_objects, managed_objects
+    from knfleet.fleet.settling import heard_of
+    from knfleet.kube.client import Client
+    from knfleet.kube.kubeconfig import load
+
+    if plan.mode == "Hosted":
+        async with Client(load([options["managed"]])) as managed:
+            await apply_all(managed, managed_objects(plan))
+    async with Client(connection) as home, Client(hub) as there:
+        applied = await apply_all(home, home_objects(plan))
+        say(f"Applied {len(applied)} objects to {home.cluster}.")
+        if options["wait"]:
+            say("Waiting for the agent, and for the hub to hear of the cluster ...")
+            try:
+                await heard_of(home, there, plan, seconds=float(options["timeout"]))
+            except NotInTime as error:
+                raise click.ClickException(str(error)) from error

@@ -1,0 +1,143 @@
+"""A person accepts a cluster: its certificate request is approved, and the cluster taken in."""
+
+import base64
+from collections.abc import Sequence
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Struct
+
+from knfleet.api.cluster import (
+    ALLOW_REREGISTRATION,
+    CLUSTER_NAME_LABEL,
+    CLUSTERS,
+    JOINED,
+    ManagedCluster,
+)
+from knfleet.api.hub import BOOTSTRAP_ACCOUNT, OPERATOR_NAMESPACE
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import decode
+from knfleet.api.standard import is_true
+from knfleet.apply.parts import items, part
+from knfleet.apply.waiting import Collection, follow
+from knfleet.fleet.approval import Request, examine
+from knfleet.fleet.requests import approve
+from knfleet.fleet.views import CSRS
+from knfleet.kube.client import Client
+from knfleet.kube.errors import NotFound
+
+BOOTSTRAP_USERS = (
+    f"system:serviceaccount:{OPERATOR_NAMESPACE}:{BOOTSTRAP_ACCOUNT}",
+    f"system:serviceaccount:{OPERATOR_NAMESPACE}:cluster-bootstrap",
+)
+BOOTSTRAP_PREFIX = "system:bootstrap:"
+REASON = "AcceptedByAdministrator"
+
+
+class NotAcceptable(Exception):
+    """The cluster cannot be accepted as it is; the message says what to do."""
+
+
+class Pending(Struct, frozen=True):
+    """A request that waits for a person."""
+
+    manifest: Object
+    request: Request
+
+    @property
+    def name(self) -> str:
+        """The name of the request."""
+        return self.manifest["metadata"]["name"]
+
+    @property
+    def key(self) -> bytes:
+        """The public key that it asks to certify."""
+        pem = base64.b64decode(self.manifest["spec"]["request"])
+        public = x509.load_pem_x509_csr(pem).public_key()
+        return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+class Accepted(Struct, frozen=True):
+    """What accepting a cluster changed."""
+
+    requests: tuple[str, ...]
+    is_new: bool
+
+
+def is_bootstrap(user: str, requesters: Sequence[str]) -> bool:
+    """Whether a user is one of those who may ask for clusters to join."""
+    known = user in BOOTSTRAP_USERS or user.startswith(BOOTSTRAP_PREFIX)
+    return known or user in requesters
+
+
+def choose(
+    pending: Sequence[Pending], cluster: str, *, requesters: Sequence[str], agent: str
+) -> list[Pending]:
+    """The requests to approve; raises `NotAcceptable` when a person must choose."""
+    fitting = [
+        each
+        for each in pending
+        if is_bootstrap(each.request.user, requesters) and agent in ("", each.request.agent)
+    ]
+    agents = sorted({each.request.agent for each in fitting})
+    if len(agents) > 1 and len({each.key for each in fitting}) > 1:
+        raise NotAcceptable(
+            f"{cluster}: several agents ask for this name ({', '.join(agents)}); find out which is"
+            " yours by the Secret hub-kubeconfig-secret on the cluster, and name it with --agent"
+        )
+    return fitting
+
+
+async def pending_requests(hub: Client, cluster: str) -> list[Pending]:
+    """The well-formed requests of a cluster that nobody answered."""
+    found = await hub.list(CSRS, labels=f"{CLUSTER_NAME_LABEL}={cluster}")
+    pending: list[Pending] = []
+    for each in found.items:
+        request = examine(each)
+        if is_open(each) and isinstance(request, Request):
+            pending.append(Pending(each, request))
+    return [each for each in pending if each.request.cluster == cluster]
+
+
+async def asked(hub: Client, cluster: str, *, seconds: float) -> None:
+    """Wait a while for a request of a cluster that nobody has answered."""
+    collection = Collection(CSRS, labels=f"{CLUSTER_NAME_LABEL}={cluster}")
+    await follow(hub, collection, lambda found: any(map(is_open, found.values())), seconds=seconds)
+
+
+def is_open(request: Object) -> bool:
+    """Whether nobody has answered a request."""
+    return not items(request, "status", "conditions")
+
+
+async def accept(
+    hub: Client,
+    cluster: str,
+    *,
+    requesters: Sequence[str] = (),
+    agent: str = "",
+    again: bool = False,
+    patience: float = 5.0,
+) -> Accepted:
+    """Approve what a cluster asks for, and take it in; one that is about to ask is waited for."""
+    key = Key("", cluster)
+    try:
+        before = await hub.get(CLUSTERS, cluster)
+    except NotFound as error:
+        raise NotAcceptable(
+            f"{cluster}: there is no ManagedCluster of that name; run `knfleet join` on the"
+            " cluster, or see `knfleet get clusters` for the names there are"
+        ) from error
+    if again:
+        marked = {"metadata": {"annotations": {ALLOW_REREGISTRATION: "true"}}}
+        await hub.patch(CLUSTERS, key, marked)
+    if not is_true(decode(before, ManagedCluster).status.conditions, JOINED):
+        await asked(hub, cluster, seconds=patience)
+    pending = await pending_requests(hub, cluster)
+    chosen = choose(pending, cluster, requesters=requesters, agent=agent)
+    for each in chosen:
+        await approve(hub, each.manifest, reason=REASON, message="approved by `knfleet accept`")
+    is_new = not part(before, "spec").get("hubAcceptsClient")
+    if is_new:
+        await hub.patch(CLUSTERS, key, {"spec": {"hubAcceptsClient": True}})
+    return Accepted(tuple(each.name for each in chosen), is_new)

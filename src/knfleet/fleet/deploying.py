@@ -1,0 +1,154 @@
+"""The Deployments of our own image, and the objects that say how it was installed. Pure."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from knfleet import __version__
+from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from knfleet.api.meta import Object
+
+REGISTRY = "quay.io/knfleet"
+IMAGE_NAME = "knfleet"
+HEALTH_PORT = 8080
+SMALL: Object = {"requests": {"cpu": "20m", "memory": "96Mi"}}
+"""What pods ask for when nobody says more."""
+RESTRICTED: Object = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+}
+
+QosClass = Literal["Default", "BestEffort", "ResourceRequirement"]
+
+
+class Quality(Struct, frozen=True):
+    """How much our pods may use, and what they are guaranteed."""
+
+    qos: QosClass = "Default"
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+
+    @property
+    def resources(self) -> Object:
+        """The resources of a container."""
+        if self.qos == "BestEffort":
+            return {}
+        return SMALL if self.qos == "Default" else self.amounts
+
+    @property
+    def amounts(self) -> Object:
+        """What was asked for."""
+        asked = {"limits": self.limits, "requests": self.requests}
+        return {name: amounts for name, amounts in asked.items() if amounts}
+
+    @property
+    def requirement(self) -> Object:
+        """The same as ClusterManager and Klusterlet say it."""
+        if self.qos != "ResourceRequirement":
+            return {"type": self.qos}
+        return {"type": self.qos, "resourceRequirements": self.amounts}
+
+
+class HubPlan(Struct, frozen=True):
+    """How the hub is to be installed."""
+
+    image: str
+    namespace: str = OPERATOR_NAMESPACE
+    quality: Quality = Quality()
+    auto_approved: tuple[str, ...] = ()
+    feature_gates: tuple[tuple[str, bool], ...] = ()
+    releases: str = ""
+    """Where Knative's release files are in the pod; empty: where the image has them."""
+
+
+def image_of(registry: str, version: str) -> str:
+    """Our image, of a registry; `default` is the release of this program."""
+    tag = {"default": f"v{__version__}", "latest": "latest"}.get(version)
+    return f"{registry.rstrip('/')}/{IMAGE_NAME}:{tag or 'v' + version.removeprefix('v')}"
+
+
+def cluster_manager(plan: HubPlan) -> Object:
+    """The ClusterManager that says how the hub is installed."""
+    gates = [
+        {"feature": name, "mode": "Enable" if on else "Disable"} for name, on in plan.feature_gates
+    ]
+    driver: Object = {"authType": "csr"}
+    if plan.auto_approved:
+        driver["csr"] = {"autoApprovedIdentities": list(plan.auto_approved)}
+    registration: Object = {"registrationDrivers": [driver]}
+    if gates:
+        registration["featureGates"] = gates
+    return {
+        "apiVersion": CLUSTER_MANAGERS.api_version,
+        "kind": CLUSTER_MANAGERS.kind,
+        "metadata": {"name": CLUSTER_MANAGER},
+        "spec": {
+            "deployOption": {"mode": "Default"},
+            "registrationConfiguration": registration,
+            "registrationImagePullSpec": plan.image,
+            "resourceRequirement": plan.quality.requirement,
+        },
+    }
+
+
+def hub_deployment(plan: HubPlan) -> Object:
+    """The hub as a workload."""
+    container: Object = {
+        "name": CLUSTER_MANAGER,
+        "args": ["hub", *([f"--releases={plan.releases}"] if plan.releases else [])],
+        "env": [
+            field("SYSTEM_NAMESPACE", "metadata.namespace"),
+            field("POD_NAME", "metadata.name"),
+        ],
+        **probes("/health", "/readiness"),
+    }
+    return deployment(CLUSTER_MANAGER, plan.namespace, container, plan.image, plan.quality)
+
+
+def deployment(
+    name: str, namespace: str, container: Object, image: str, quality: Quality
+) -> Object:
+    """A workload of one pod; the ServiceAccount is called like it."""
+    labels = {"app": name}
+    running: Object = {
+        **container,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": quality.resources,
+        "securityContext": RESTRICTED,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            # Two agents of one cluster would take turns at being the newest.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"serviceAccountName": name, "containers": [running]},
+            },
+        },
+    }
+
+
+def field(name: str, path: str) -> Object:
+    """A variable that tells a pod about itself."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def probes(live: str, ready: str) -> Object:
+    """How the kubelet sees whether a container is well."""
+
+    def at(path: str) -> Object:
+        return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": 5}
+
+    return {
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
+        "livenessProbe": {**at(live), "initialDelaySeconds": 5, "failureThreshold": 6},
+        "readinessProbe": at(ready),
+    }

@@ -1,0 +1,30 @@
+"""How many requests a second may be sent, for those who ask for a limit."""
+
+import asyncio
+
+
+class Rate:
+    """So many requests a second after a burst of some; who must wait is served in order."""
+
+    def __init__(self, per_second: float, burst: int = 1) -> None:
+        if per_second < 0 or burst < 0:
+            raise ValueError("a limit of requests cannot be below zero")
+        self.interval = 1 / per_second if per_second else 0.0
+        self.ahead = (max(burst, 1) - 1) * self.interval
+        """How far the schedule may be ahead of time before somebody waits."""
+        self.next_at = 0.0
+
+    def wait_seconds(self, now: float) -> float:
+        """Take a turn; how long to wait for it."""
+        self.next_at = max(self.next_at, now)
+        wait = self.next_at - self.ahead - now
+        self.next_at += self.interval
+        return max(0.0, wait)
+
+    async def turn(self) -> None:
+        """Wait for the next turn; without a limit it is always one's turn."""
+        if not self.interval:
+            return
+        wait = self.wait_seconds(asyncio.get_running_loop().time())
+        if wait:
+            await asyncio.sleep(wait)

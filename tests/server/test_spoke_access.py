@@ -1,0 +1,69 @@
+"""A spoke with a real API server: rights, and a server that stands still."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from knfleet.access import reasons
+from knfleet.access.session import Timing
+from knfleet.access.spokes import Policy
+from knfleet.access.states import Phase
+from knfleet.api.core import CLUSTER_ROLE_BINDINGS
+from knfleet.api.meta import Object
+from knfleet.dev import processes
+from knfleet.kube.client import Client
+from tests.fakes.fleet import a_fleet, key, state_of, token_script, until_phase
+from tests.ground import Lent
+from tests.server.test_logins import token_for
+
+TIMES = Timing()
+
+
+async def test_a_real_spoke_is_used_with_rights_and_lost_when_it_stands_still(
+    hub: Client, lent: Lent, tmp_path: Path
+) -> None:
+    """With the times that users get: a loss is known within 15 s, and over soon after its end."""
+    async with a_fleet(tmp_path) as fleet:
+        fleet.write_plugin("plugin", token_script(await token_for(hub, "hub-access")))
+        endpoint = lent.connection.endpoint
+        fleet.put_profile("one", endpoint.server, ca=endpoint.ca)
+        async with fleet.running(Policy(timing=TIMES)) as spokes:
+            spokes.use(key("one"), "test")
+            expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+            state = await until_phase(spokes, "one", Phase.REFUSED, expected)
+            assert "create, list, patch clusterroles.rbac.authorization.k8s.io" in state.message
+            assert state.uid == ""
+
+            await hub.create(CLUSTER_ROLE_BINDINGS, administrator("hub-access"))
+            state = await until_phase(spokes, "one", Phase.UP, seconds=30)
+            kube_system = (await spokes.live(key("one"))).uid
+            assert state.uid == kube_system != ""
+
+            server = processes.recorded(lent.folder)[f"{lent.name}.kube-apiserver"].pid
+            os.kill(server, signal.SIGSTOP)
+            try:
+                frozen = time.monotonic()
+                await until_phase(spokes, "one", Phase.LOST, expected, seconds=40)
+                known = time.monotonic() - frozen
+            finally:
+                os.kill(server, signal.SIGCONT)
+            await until_phase(spokes, "one", Phase.UP, seconds=40)
+
+            assert known <= TIMES.probe + TIMES.slow_answer
+            assert state_of(spokes, "one").uid == kube_system
+
+
+def administrator(account: str) -> Object:
+    """All rights for a ServiceAccount."""
+    return {
+        "apiVersion": CLUSTER_ROLE_BINDINGS.api_version,
+        "kind": CLUSTER_ROLE_BINDINGS.kind,
+        "metadata": {"name": account},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
+    }

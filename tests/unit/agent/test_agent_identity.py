@@ -1,0 +1,178 @@
+"""Who an agent is: names, requests, certificates, and what it keeps."""
+
+import base64
+import warnings
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from knfleet.agent import certificates
+from knfleet.agent.certificates import Certificate, Issued, Refused, outcome
+from knfleet.agent.identity import (
+    Held,
+    Place,
+    certificate_problem,
+    choose_names,
+    held_place,
+    hub_kubeconfig,
+    is_moved,
+    read_bootstrap,
+)
+from knfleet.agent.names import Names, name_problem, random_agent
+from knfleet.kube.endpoint import Endpoint
+from knfleet.kube.errors import ConfigError
+from knfleet.kube.kubeconfig_entries import Origin
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+NAMES = Names("c1", "a1b2c")
+LONG = Names("c" * 63, "agent")
+
+
+def issued(names: Names, *, ends: datetime = NOW + timedelta(days=1)) -> Held:
+    """What an agent holds after it was let in."""
+    key = certificates.new_key()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        request = x509.load_pem_x509_csr(certificates.request_pem(key, names))
+        signer = ec.generate_private_key(ec.SECP256R1())
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(request.subject)
+            .issuer_name(request.subject)
+            .public_key(request.public_key())
+            .serial_number(1)
+            .not_valid_before(ends - timedelta(days=10))
+            .not_valid_after(ends)
+            .sign(signer, hashes.SHA256())
+        )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    place = Place("hub", Endpoint("https://hub:6443"))
+    return Held(names.cluster, names.agent, hub_kubeconfig(place), key, pem)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("c1", ""),
+        ("a" * 63, ""),
+        ("a" * 64, "at most 63"),
+        ("Cluster1", "a-z, 0-9 and -"),
+        ("a.b", "a-z, 0-9 and -"),
+        ("-a", "begins and ends"),
+        ("a\n", "a-z, 0-9 and -"),
+        ("kube-system", "system namespace"),
+        ("default", "system namespace"),
+        ("open-cluster-management-hub", "system namespace"),
+    ],
+)
+def test_a_name_that_no_cluster_can_have_is_told_from_one_that_can(name: str, words: str):
+    problem = name_problem(name)
+
+    assert bool(problem) == bool(words)
+    assert words in problem
+
+
+@pytest.mark.parametrize("names", [NAMES, LONG])
+def test_a_request_names_the_agent_however_long_its_name_is(names: Names):
+    pem = certificates.request_pem(certificates.new_key(), names)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        request = x509.load_pem_x509_csr(pem)
+        subject = [(part.oid.dotted_string, part.value) for part in request.subject]
+    assert subject == [
+        ("2.5.4.10", f"system:open-cluster-management:{names.cluster}"),
+        ("2.5.4.10", "system:open-cluster-management:managed-clusters"),
+        ("2.5.4.3", f"system:open-cluster-management:{names.cluster}:{names.agent}"),
+    ]
+    assert list(request.extensions) == []
+    manifest = certificates.request_manifest(pem, names, 7200)
+    assert manifest["metadata"]["generateName"] == f"{names.cluster}-"
+    assert manifest["spec"]["expirationSeconds"] == 7200
+    assert base64.b64decode(manifest["spec"]["request"]) == pem
+
+
+def test_a_request_is_open_until_it_is_signed_refused_or_gone():
+    denied = {"type": "Denied", "reason": "ClusterNameTaken", "message": "choose another"}
+
+    assert outcome({"status": {}}) is None
+    assert outcome({"status": {"conditions": [{"type": "Approved"}]}}) is None
+    assert outcome({"status": {"certificate": "cGVt"}}) == Issued(b"pem")
+    assert outcome({"status": {"conditions": [denied]}}) == Refused("denied: choose another")
+    assert isinstance(outcome(None), Refused)
+
+
+def test_a_certificate_is_renewed_when_20_to_25_percent_of_its_life_are_left():
+    certificate = Certificate("x", NOW, NOW + timedelta(hours=100))
+
+    assert certificate.renew_at(0) == NOW + timedelta(hours=80)
+    assert certificate.renew_at(1) == NOW + timedelta(hours=75)
+
+
+@pytest.mark.parametrize("names", [NAMES, LONG])
+def test_a_certificate_is_of_use_while_it_is_ours_and_lasts(names: Names):
+    held = issued(names)
+
+    assert certificate_problem(held, names, NOW) == ""
+    assert "ended" in certificate_problem(held, names, NOW + timedelta(days=2))
+    assert "not for" in certificate_problem(held, Names(names.cluster, "other"), NOW)
+    assert "no certificate" in certificate_problem(Held("c1", "a1"), names, NOW)
+    foreign = Held("", "", b"", certificates.new_key(), held.certificate)
+    assert "does not belong" in certificate_problem(foreign, names, NOW)
+    broken = Held("", "", b"", held.key, b"nonsense")
+    assert "cannot be read" in certificate_problem(broken, names, NOW)
+
+
+def test_what_is_kept_is_read_back_the_same_and_never_printed():
+    held = issued(NAMES)
+
+    assert Held.of(held.files) == held
+    assert set(held.files) == {"cluster-name", "agent-name", "kubeconfig", "tls.key", "tls.crt"}
+    assert "PRIVATE" not in repr(held)
+    assert set(Held("c1", "a1").files) == {"cluster-name", "agent-name"}
+
+
+def test_names_are_asked_for_kept_or_made_up():
+    kept = Held("kept", "keeper")
+
+    assert choose_names(Names("asked", ""), kept, NAMES) == Names("asked", "keeper")
+    assert choose_names(Names("", ""), Held(), NAMES) == NAMES
+    assert len(random_agent()) == 5
+
+
+def test_the_hub_kubeconfig_carries_place_and_proxy_and_relative_files():
+    bootstrap = read_bootstrap(
+        b"""
+        {apiVersion: v1, kind: Config, current-context: b,
+         clusters: [{name: our-hub, cluster: {server: 'https://hub:6443', proxy-url: 'http://p:1'}}],
+         users: [{name: u, user: {token: abc}}],
+         contexts: [{name: b, context: {cluster: our-hub, user: u}}]}
+        """,
+        Origin("the bootstrap Secret"),
+    )
+
+    text = hub_kubeconfig(bootstrap.place).decode()
+
+    assert "client-certificate: tls.crt" in text
+    assert "default-context" in text
+    assert "abc" not in text
+    held = Held(kubeconfig=text.encode())
+    assert held_place(held) == bootstrap.place
+    assert not is_moved(held, bootstrap.place)
+    assert is_moved(held, Place("our-hub", Endpoint("https://hub:6444", proxy_url="http://p:1")))
+    assert is_moved(Held(), bootstrap.place)
+
+
+def test_a_bootstrap_secret_must_not_name_files_of_this_machine():
+    text = b"""
+        {apiVersion: v1, kind: Config, current-context: b,
+         clusters: [{name: h, cluster: {server: 'https://hub:6443'}}],
+         users: [{name: u, user: {tokenFile: /etc/shadow}}],
+         contexts: [{name: b, context: {cluster: h, user: u}}]}
+        """
+
+    with pytest.raises(ConfigError, match="must not be named here"):
+        read_bootstrap(text, Origin("Secret a/b"))

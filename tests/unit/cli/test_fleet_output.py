@@ -1,0 +1,238 @@
+"""What the commands of a fleet print and install, without a cluster."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from knfleet.api.cluster import ManagedCluster
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import decode
+from knfleet.cli.get import age, row
+from knfleet.cli.main import knfleet
+from knfleet.fleet.accepting import NotAcceptable, Pending, choose
+from knfleet.fleet.approval import Request
+from knfleet.fleet.deploying import HubPlan, Quality, cluster_manager, hub_deployment, image_of
+from knfleet.fleet.diagnosis import Seen, diagnose
+from knfleet.fleet.invitations import Invitation
+from knfleet.fleet.joining import JoinPlan, home_objects, managed_objects
+from knfleet.kube.yaml import load_all
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+PLAN = JoinPlan(cluster="c1", bootstrap=b"kubeconfig", image="x/knfleet:1")
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: hub
+clusters: [{name: hub, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: me, user: {token: abc}}]
+contexts: [{name: hub, context: {cluster: hub, user: me}}]
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    """A kubeconfig of a cluster that is not there."""
+    path = tmp_path / "config"
+    path.write_text(KUBECONFIG)
+    return str(path)
+
+
+def rules_of(objects: list[Object], *kinds: str) -> list[Object]:
+    """All rules of roles."""
+    return [rule for each in objects if each["kind"] in kinds for rule in each["rules"]]
+
+
+def test_the_join_command_is_that_of_the_document():
+    invitation = Invitation("https://hub:6443", "abc", "sha256:00")
+
+    assert invitation.command() == (
+        "knfleet join --hub-token abc --hub-apiserver https://hub:6443 --wait"
+        " --cluster-name <cluster_name> --hub-ca-hash sha256:00"
+    )
+    assert set(invitation.fields()) >= {"hub-token", "hub-apiserver", "join-command"}
+    assert "abc" not in repr(invitation)
+
+
+def test_init_prints_what_it_would_apply_without_a_cluster(kubeconfig: str):
+    flags = ["--dry-run", "--kubeconfig", kubeconfig, "--bundle-version", "1.2.3"]
+    flags += ["--resource-qos-class", "ResourceRequirement", "--resource-limits", "cpu=1"]
+    printed = CliRunner().invoke(knfleet, ["init", *flags])
+
+    assert printed.exit_code == 0, printed.output
+    objects = load_all(printed.stdout)
+    manager = next(each for each in objects if each["kind"] == "ClusterManager")
+    assert manager["spec"]["resourceRequirement"] == {
+        "type": "ResourceRequirement",
+        "resourceRequirements": {"limits": {"cpu": "1"}},
+    }
+    deployment = next(each for each in objects if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"].endswith("/knfleet:v1.2.3")
+    assert container["resources"] == {"limits": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["init", "--registration-drivers", "csr,grpc"], "gRPC is not supported yet"),
+        (["init", "--registration-drivers", "carrier-pigeon"], "no such driver"),
+        (["init", "--grpc-server", "x"], "gRPC is not supported yet"),
+        (["init", "--hub-cluster-arn", "x"], "AWS IAM roles is not supported yet"),
+        (["init", "--auto-approved-csr-identities", "me"], "ManagedClusterAutoApproval=true"),
+        (["init", "--feature-gates", "X"], "write it as X=true"),
+        (["init", "--resource-limits", "cpu=1"], "need --resource-qos-class ResourceRequirement"),
+        (["accept"], "--clusters is missing"),
+        (["agent", "--spoke-cluster-name", "C1"], "a-z, 0-9 and -"),
+        (["agent"], "--spoke-cluster-name is missing"),
+        (["agent", "--spoke-cluster-name", "c1", "--registration-auth", "grpc"], "not supported"),
+        (
+            ["agent", "--spoke-cluster-name", "c1", "--client-cert-expiration-seconds", "60"],
+            "at least 3600",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(
+    arguments: list[str], words: str, kubeconfig: str
+):
+    refused = CliRunner().invoke(knfleet, [*arguments, "--kubeconfig", kubeconfig])
+
+    assert refused.exit_code == 2, refused.output
+    assert words in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize(
+    ("quality", "resources"),
+    [
+        (Quality("BestEffort"), {}),
+        (Quality("ResourceRequirement", {"cpu": "1"}), {"limits": {"cpu": "1"}}),
+    ],
+)
+def test_quality_of_service_reaches_the_pods(quality: Quality, resources: Object):
+    deployment = hub_deployment(HubPlan("x/knfleet:1", quality=quality))
+
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == resources
+    manager = cluster_manager(HubPlan("x/knfleet:1", quality=quality))
+    assert manager["spec"]["resourceRequirement"]["type"] == quality.qos
+
+
+def test_images_are_named_by_registry_and_release():
+    assert image_of("r/", "latest") == "r/knfleet:latest"
+    assert image_of("r", "v1.0.0") == "r/knfleet:v1.0.0"
+
+
+def test_the_agent_may_do_what_it_does_and_no_more():
+    objects = home_objects(PLAN)
+    roles = [each for each in objects if each["metadata"]["name"].startswith("knfleet:agent")]
+    rules = rules_of(roles, "Role", "ClusterRole")
+
+    assert not any("*" in each.get("resources", []) + each["verbs"] for each in rules)
+    everywhere = rules_of(roles, "ClusterRole")
+    assert not any("secrets" in each.get("resources", []) for each in everywhere)
+    writes = {"create", "update", "patch", "delete"}
+    written = {
+        resource
+        for each in everywhere
+        if writes & set(each["verbs"])
+        for resource in each["resources"]
+    }
+    assert written == {"klusterlets/status"}
+
+
+def test_a_hosted_agent_leaves_no_pod_on_the_managed_cluster():
+    plan = JoinPlan(
+        cluster="c1",
+        bootstrap=b"",
+        image="x/knfleet:1",
+        mode="Hosted",
+        klusterlet="klusterlet-hosted-abc",
+        namespace="klusterlet-hosted-abc",
+        managed_kubeconfig=b"kubeconfig",
+    )
+
+    managed = managed_objects(plan)
+    assert "Deployment" not in {each["kind"] for each in managed}
+    deployment = home_objects(plan)[-1]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--spoke-kubeconfig=/spoke/config/kubeconfig" in container["args"]
+    keys = {(each["kind"], Key.of(each)) for each in home_objects(plan)}
+    assert ("Secret", Key("klusterlet-hosted-abc", "external-managed-kubeconfig")) in keys
+
+
+def test_a_singleton_is_the_same_agent_under_another_name():
+    plan = JoinPlan(cluster="c1", bootstrap=b"", image="x/knfleet:1", mode="Singleton")
+
+    assert home_objects(plan)[-1]["metadata"]["name"] == "klusterlet-agent"
+    assert home_objects(PLAN)[-1]["metadata"]["name"] == "klusterlet-registration-agent"
+
+
+def cluster(**spec: Any) -> ManagedCluster:
+    """A ManagedCluster."""
+    meta = {"name": "c1", "creationTimestamp": "2029-12-31T23:55:00Z"}
+    return decode({"metadata": meta, "spec": spec}, ManagedCluster)
+
+
+def test_a_cluster_is_a_line_of_a_table():
+    configs = [{"url": "https://c1:6443"}]
+    line = row(cluster(hubAcceptsClient=True, managedClusterClientConfigs=configs), NOW)
+
+    assert line == ["c1", "true", "https://c1:6443", "", "", "5m"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5, "5s"), (119, "119s"), (300, "5m"), (7200, "2h"), (172800, "2d")]
+)
+def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str):
+    made = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    assert age(made, NOW) == text
+
+
+def pending(agent: str, user: str = "system:bootstrap:ocmhub") -> Pending:
+    """A request that waits."""
+    from knfleet.agent import certificates
+    from knfleet.agent.names import Names
+
+    names = Names("c1", agent)
+    pem = certificates.request_pem(certificates.new_key(), names)
+    manifest = certificates.request_manifest(pem, names)
+    manifest["metadata"]["name"] = f"c1-{agent}"
+    return Pending(manifest, Request("c1", agent, user))
+
+
+def test_a_person_must_choose_between_agents_that_ask_for_one_name():
+    asked = [pending("one"), pending("two")]
+
+    with pytest.raises(NotAcceptable, match="several agents ask for this name"):
+        choose(asked, "c1", requesters=(), agent="")
+    assert choose(asked, "c1", requesters=(), agent="two") == [asked[1]]
+
+
+def test_only_requests_of_those_who_may_ask_are_approved():
+    stranger = pending("one", "system:serviceaccount:default:default")
+
+    assert choose([stranger], "c1", requesters=(), agent="") == []
+    known = ("system:serviceaccount:default:default",)
+    assert choose([stranger], "c1", requesters=known, agent="") == [stranger]
+
+
+def test_the_doctor_says_what_to_do():
+    found = diagnose(Seen("c1", cluster(), pending=1), NOW)
+
+    lines = "\n".join(each.line() for each in found)
+    assert "1 certificate requests wait" in lines
+    assert "knfleet accept --clusters c1" in lines
+    assert "there is no Lease" in lines
+    assert "--spoke-context" in lines
+
+
+def test_the_doctor_sees_a_silent_agent():
+    seen = Seen("c1", cluster(), renewed=NOW - timedelta(seconds=301))
+
+    (heartbeat,) = [each for each in diagnose(seen, NOW) if each.what == "heartbeat"]
+    assert heartbeat.grade == "bad"
+    assert "renewed 301 s ago" in heartbeat.seen
