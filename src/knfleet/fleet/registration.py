@@ -5,7 +5,7 @@ import time
 
 from msgspec import Struct
 
-from knfleet.api.cluster import LEASE_NAME, ManagedCluster
+from knfleet.api.cluster import ACCEPTED, LEASE_NAME, ManagedCluster
 from knfleet.api.core import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -14,7 +14,8 @@ from knfleet.api.core import (
     ROLE_BINDINGS,
     SECRETS,
 )
-from knfleet.api.meta import Key
+from knfleet.api.meta import Key, Object
+from knfleet.api.standard import find
 from knfleet.api.work import WORKS
 from knfleet.fleet import grants
 from knfleet.fleet.grants import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE
@@ -40,6 +41,8 @@ class Registration:
         self.parts = parts
         self.client = parts.client
         self.granted: dict[str, Granted] = {}
+        self.shared_at = float("-inf")
+        self.sharing = asyncio.Lock()
 
     def forget(self, cluster: str) -> None:
         """A cluster is gone."""
@@ -61,21 +64,38 @@ class Registration:
         self.granted[cluster.name] = Granted(cluster.metadata.uid, accepted, time.monotonic())
 
     async def admit(self, cluster: ManagedCluster) -> None:
-        """Make everything that an accepted cluster has."""
+        """Make everything that an accepted cluster has.
+
+        The Lease comes before the rights: by it a hub that restarts knows that there may be some.
+        """
         name = cluster.name
-        if not self.is_granted(cluster):
+        is_granted = self.is_granted(cluster)
+        if not is_granted:
             await self.client.apply(NAMESPACES, grants.namespace(name))
-            roles = [*grants.shared_roles(), grants.cluster_role(name, accepted=True)]
-            await asyncio.gather(*(self.client.apply(CLUSTER_ROLES, each) for each in roles))
+        if self.lease(name) is None:
+            await self.client.apply(LEASES, grants.lease(name, self.parts.now()))
+        if self.parts.views.access.get(Key(name, ACCESS_SECRET)) is None:
+            await self.client.apply(SECRETS, grants.access_secret(name))
+        if not is_granted:
+            await self.share_roles()
+            await self.client.apply(CLUSTER_ROLES, grants.cluster_role(name, accepted=True))
             await asyncio.gather(
                 self.client.apply(CLUSTER_ROLE_BINDINGS, grants.cluster_role_binding(name)),
                 *(self.client.apply(ROLE_BINDINGS, each) for each in grants.role_bindings(name)),
             )
-        if self.parts.views.leases.get(Key(name, LEASE_NAME)) is None:
-            await self.client.apply(LEASES, grants.lease(name, self.parts.now()))
-        if self.parts.views.access.get(Key(name, ACCESS_SECRET)) is None:
-            await self.client.apply(SECRETS, grants.access_secret(name))
-        self.remember(cluster)
+            self.remember(cluster)
+
+    def lease(self, cluster: str) -> Object | None:
+        """The Lease of a cluster, as far as we know."""
+        return self.parts.views.leases.get(Key(cluster, LEASE_NAME))
+
+    async def share_roles(self) -> None:
+        """Make the roles that all clusters share, once in a while."""
+        async with self.sharing:
+            if time.monotonic() - self.shared_at >= RESYNC_SECONDS:
+                for each in grants.shared_roles():
+                    await self.client.apply(CLUSTER_ROLES, each)
+                self.shared_at = time.monotonic()
 
     async def hold_off(self, cluster: ManagedCluster) -> bool:
         """Leave a cluster that is not accepted only the sight of itself.
@@ -87,6 +107,14 @@ class Registration:
             return True
         await self.client.apply(CLUSTER_ROLES, grants.cluster_role(name, accepted=False))
         await self.client.apply(CLUSTER_ROLE_BINDINGS, grants.cluster_role_binding(name))
+        was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
+        if (was_accepted or self.lease(name) is not None) and not await self.expel(name):
+            return False
+        self.remember(cluster)
+        return True
+
+    async def expel(self, name: str) -> bool:
+        """Take from a cluster what it got when it was accepted; False while it has works."""
         names = grants.binding_names(name)
         await remove(self.client, ROLE_BINDINGS, Key(name, names[REGISTRATION_ROLE]))
         await remove(self.client, ROLE_BINDINGS, Key(name, names[ACCESS_ROLE]))
@@ -94,7 +122,6 @@ class Registration:
         if await self.has_works(name):
             return False
         await self.release_work_binding(name)
-        self.remember(cluster)
         return True
 
     async def revoke(self, cluster: str) -> None:
