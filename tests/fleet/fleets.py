@@ -57,7 +57,7 @@ class Road:
         assert task is not None
         self.travellers.add(task)
         try:
-            back, forth = await asyncio.open_connection(self.host, self.target)
+            back, forth = await self.connect()
             async with asyncio.TaskGroup() as group:
                 group.create_task(pour(reader, forth))
                 group.create_task(pour(back, writer))
@@ -66,6 +66,10 @@ class Road:
         finally:
             self.travellers.discard(task)
             writer.close()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the API server."""
+        return await asyncio.open_connection(self.host, self.target)
 
     async def close(self) -> None:
         """Close it, and cut everything on it."""
