@@ -16,7 +16,7 @@ from knfleet.fleet.parts import Parts, remove
 from knfleet.fleet.places import NotOurs, Places
 from knfleet.fleet.profiles import TOKEN_LABEL, Access, access_of, digest, is_ours
 from knfleet.fleet.views import is_in, labels_of
-from knfleet.kube.errors import Conflict, Forbidden
+from knfleet.kube.errors import Conflict, Forbidden, Invalid
 from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
@@ -151,8 +151,9 @@ class Publishing:
         self.said.pop(key, None)
         there = self.parts.views.profiles.get(key)
         if there is not None and is_ours(there):
-            with suppress(Forbidden, TimeoutError):
-                # Where we lost the right to Secrets the garbage collector takes the copy.
+            with suppress(Forbidden, Invalid, TimeoutError):
+                # Where we lost the right to Secrets, or get it no more because no set is bound,
+                # the garbage collector takes the copy together with the profile.
                 await self.places.erase(key)
             await remove(self.client, PROFILES, key)
         if not bound and not self.publishes_in(key.namespace, other_than=key):
