@@ -16,14 +16,22 @@ from knfleet.kube.errors import KubeError
 @click.option(
     "--spokes", type=click.IntRange(0, 60), default=2, show_default=True, help="How many spokes."
 )
+@click.option(
+    "--profiles",
+    type=click.Choice(["fleet", "manual"]),
+    default="fleet",
+    show_default=True,
+    help="Whether spokes join by themselves, or ClusterProfiles are written by hand.",
+)
 @directory_option
 @explained(GroundError, KubeError)
-def command(keep: bool, spokes: int, directory: Path | None) -> None:
+def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> None:
     """Show knfleet on real clusters on this machine.
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
-    removes it; installs it on two spokes, freezes one of them for a while, removes it there too;
-    then takes everything down. With --keep the spokes keep Knative, and the operator runs on.
+    removes it; has two spokes join the hub, installs it on them, freezes one of them for a while,
+    removes it there too; then takes everything down. With --keep the spokes stay joined, and keep
+    Knative.
     """
     from knfleet.dev.clusters import Ground
     from knfleet.dev.demo import show
@@ -33,7 +41,9 @@ def command(keep: bool, spokes: int, directory: Path | None) -> None:
     with progress() as listener:
         ground = Ground(folder, progress=listener)
         try:
-            clusters = asyncio.run(show(ground, spokes, listener or Silence(), keep=keep))
+            clusters = asyncio.run(
+                show(ground, spokes, listener or Silence(), keep=keep, profiles=profiles)
+            )
             rows = [
                 [each.name, "ready" if each.ready else "NOT READY", each.version, each.url]
                 for each in clusters

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.clusters import Ground
+from knfleet.dev.demo_fleet import show_fleet
 from knfleet.dev.demo_hub import show_hub
 from knfleet.dev.demo_spokes import show_spokes
 from knfleet.dev.errors import GroundError
@@ -22,7 +23,12 @@ SHOWN_SPOKES = 2
 
 
 async def show(
-    ground: Ground, spokes: int, progress: Progress, *, keep: bool = False
+    ground: Ground,
+    spokes: int,
+    progress: Progress,
+    *,
+    keep: bool = False,
+    profiles: str = "fleet",
 ) -> tuple[ClusterStatus, ...]:
     """A hub and spokes with a Deployment on each, Knative on all; how they are then."""
     started = time.monotonic()
@@ -39,7 +45,8 @@ async def show(
     else:
         await show_hub(ground, releases, progress)
         if spokes >= SHOWN_SPOKES:
-            await show_spokes(ground, releases, progress, keep=keep)
+            shown = show_fleet if profiles == "fleet" else show_spokes
+            await shown(ground, releases, progress, keep=keep)
     return (await status(ground.folder)).clusters
 
 

@@ -63,12 +63,16 @@ async def show_spokes(ground: Ground, releases: str, progress: Progress, *, keep
 async def prepare(ground: Ground, hub: Client, wanted: Wanted, place: str) -> Wanted:
     """Register a spoke; the custom resource that is to be installed on it."""
     profile = await register(ground, hub, place)
-    home = namespace(wanted.key.namespace)
-    await hub.apply(NAMESPACES, home)
-    async with Client(ground.connection(place)) as spoke:
-        await spoke.apply(NAMESPACES, home)
+    await home_on(ground, "hub", wanted)
+    await home_on(ground, place, wanted)
     reference = {"name": profile.name, "namespace": profile.namespace}
     return replace(wanted, place=place, spec={**wanted.spec, "clusterProfileRef": reference})
+
+
+async def home_on(ground: Ground, place: str, wanted: Wanted) -> None:
+    """Make the namespace of a component on a cluster."""
+    async with Client(ground.connection(place)) as client:
+        await client.apply(NAMESPACES, namespace(wanted.key.namespace))
 
 
 async def inside(ground: Ground, place: str) -> set[Thing]:

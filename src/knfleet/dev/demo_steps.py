@@ -23,9 +23,17 @@ STEP_SECONDS = 120.0
 POLL_SECONDS = 0.1
 NUMBERS = re.compile(r"(\d+) of (\d+) ready")
 OTHERS = frozenset(
-    {"apiservices", "customresourcedefinitions", "endpoints", "endpointslices", "events", "leases"}
+    {
+        "apiservices",
+        "certificatesigningrequests",
+        "customresourcedefinitions",
+        "endpoints",
+        "endpointslices",
+        "events",
+        "leases",
+    }
 )
-"""Kinds that the cluster writes by itself, or that stay on purpose."""
+"""Kinds that the cluster writes or clears away by itself, or that stay on purpose."""
 OF_EVERY_NAMESPACE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")})
 """What the cluster puts into a new namespace, sooner or later."""
 
