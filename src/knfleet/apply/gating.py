@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 
+from knfleet.api.conditions import timestamp
 from knfleet.api.core import CRDS, ENDPOINT_SLICES
 from knfleet.api.meta import Key
 from knfleet.apply.changes import Failure, Outcome, Pending, Why
@@ -21,6 +23,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 A_LOOK_SECONDS = 5.0
+TOUCHED = "knfleet.dev/touched"
+"""On a CRD that was not served for long: when we wrote it for that."""
 
 
 class Gates:
@@ -38,9 +42,21 @@ class Gates:
 
     async def established(self, definitions: Iterable[Ref]) -> list[Failure]:
         """Wait until CRDs are served, and those that were not; the ones that still are not."""
+        await self.touch(self.unserved)
         failures = await self.not_established(self.unserved.union(definitions))
         self.unserved = frozenset(each.ref for each in failures)
         return failures
+
+    async def touch(self, definitions: Iterable[Ref]) -> None:
+        """Write CRDs that were not served in time, so that the API server looks at them again.
+
+        One that was killed after it accepted a CRD's names, and before it served it, does not go on
+        by itself for minutes after its return: it waits for a change.
+        """
+        annotations = {TOUCHED: timestamp(datetime.now(UTC))}
+        for ref in definitions:
+            with suppress(KubeError):
+                await self.client.patch(CRDS, ref.key, {"metadata": {"annotations": annotations}})
 
     async def not_established(self, definitions: Some[Ref]) -> list[Failure]:
         """The CRDs that are not served when time is up, or that never will be as they are."""

@@ -18,7 +18,9 @@ from knfleet.apply import marks
 from knfleet.apply.changes import Why
 from knfleet.apply.desired import Owners
 from knfleet.apply.engine import Engine
+from knfleet.apply.gating import TOUCHED
 from knfleet.apply.inventory import Inventory, read_parent
+from knfleet.apply.parts import part
 from knfleet.apply.refs import Ref
 from knfleet.dev import processes
 from knfleet.kube.client import Client, Options
@@ -253,6 +255,23 @@ async def test_kinds_that_the_cluster_does_not_serve_fail_alone(bench: Bench) ->
     assert failure.why == Why.UNKNOWN_KIND
     assert failure.message.startswith('no matches for kind "Gateway"')
     assert [ref.name for ref in changes.created] == ["fine"]
+
+
+async def test_a_crd_that_was_not_served_in_time_is_written_before_it_is_waited_for_again(
+    bench: Bench,
+) -> None:
+    """A killed API server forgets to serve what it accepted, until somebody writes it."""
+    engine, objects = bench.engine(), [crd()]
+    assert (await engine.apply(objects)).settled
+    name = crd()["metadata"]["name"]
+    assert TOUCHED not in part(await bench.get(CRDS, name, ""), "metadata", "annotations")
+
+    engine.gates.unserved = frozenset({Ref.of(objects[0])})
+    assert (await engine.apply(objects)).settled
+
+    assert TOUCHED in part(await bench.get(CRDS, name, ""), "metadata", "annotations")
+    assert engine.gates.unserved == frozenset()
+    assert (await engine.apply(objects)).settled
 
 
 async def test_a_crd_that_clashes_is_told_with_the_server_s_reason(bench: Bench) -> None:
