@@ -66,6 +66,10 @@ ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager,
 chart: $(READY) ## write the generated files of the Helm chart again
 	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
 
+.PHONY: reasons
+reasons: $(READY) ## write docs/reasons.md again
+	@$(BIN)/python -m knfleet.overview.reasons docs/reasons.md
+
 .PHONY: bench
 bench: bench-client bench-knative bench-spokes ## measure, beside what others need for the same
 
