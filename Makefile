@@ -67,8 +67,12 @@ chart: $(READY) ## write the generated files of the Helm chart again
 	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
 
 .PHONY: docs
-docs: $(READY) ## write the generated pages of the documentation again
+docs: $(READY) reasons ## write the generated pages of the documentation again
 	@$(BIN)/python -m knfleet.cli.reference docs/commands.md
+
+.PHONY: reasons
+reasons: $(READY) ## write docs/reasons.md again
+	@$(BIN)/python -m knfleet.overview.reasons docs/reasons.md
 
 .PHONY: site
 site: $(READY) ## build the site of the documentation below site/
