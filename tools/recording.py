@@ -42,9 +42,11 @@ for pair in amsterdam:spoke1 lima:spoke2; do
     --context "${pair#*:}" --image knfleet
 done
 """
-READY = (
-    "kubectl wait --for=condition=Ready --timeout=240s knativeservings,knativeeventings -A --all"
-)
+TROUBLE = """
+kubectl --context spoke2 -n knative-serving annotate deployment activator \\
+  dev.knfleet.dev/break=CrashLoopBackOff
+knfleet wait --for=condition=Ready=False knative-serving/lima
+"""
 
 
 def files() -> dict[str, str]:
@@ -110,8 +112,10 @@ def fleet(recorder: Recorder) -> None:
     recorder.unseen("kubectl config use-context hub")
     recorder.show(f"knfleet accept --clusters {both} --wait")
     recorder.show("kubectl apply -f knative.yaml")
-    recorder.unseen(READY)
-    recorder.show("kubectl get knativeservings,knativeeventings -A")
+    recorder.show("knfleet wait --all --quiet")
+    recorder.unseen(TROUBLE)
+    recorder.show("knfleet status")
+    recorder.show("knfleet status knative-serving/lima")
 
 
 def main() -> None:

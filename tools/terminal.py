@@ -20,7 +20,7 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 SVG = "http://www.w3.org/2000/svg"
-COLUMNS = 108
+COLUMNS = 132
 FONT, LINE = 14, 20
 ADVANCE = 8.43
 MARGIN, BAR = 18, 34
