@@ -1,1 +1,1 @@
-"""What people see of a fleet, as values: neither printed nor drawn here."""
+"""What people are shown of a fleet, as values: the command line and the dashboard print them."""
