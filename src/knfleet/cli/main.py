@@ -30,6 +30,10 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry(
         "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
     ),
+    "explain": Entry(
+        "knfleet.cli.explain",
+        "Say what a reason means, how to find the cause, and what fixes it.",
+    ),
     "get": Entry("knfleet.cli.get", "Print tokens, and the clusters of a hub."),
     "init": Entry("knfleet.cli.init", "Make a cluster a hub, and print how clusters join it."),
     "join": Entry("knfleet.cli.join", "Have a cluster ask a hub to take it in."),
@@ -48,6 +52,13 @@ COMMANDS: dict[str, Entry] = {
         "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
     ),
     "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
+    "status": Entry(
+        "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
+    ),
+    "wait": Entry(
+        "knfleet.cli.wait",
+        "Return when installations or clusters are ready, gone, or say something.",
+    ),
 }
 
 
