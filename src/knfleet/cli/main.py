@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
         "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
     ),
     "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
+    "web": Entry("knfleet.cli.web", "Show the fleet of a hub in a browser."),
 }
 
 

@@ -16,6 +16,8 @@ ON_LOST_TARGET = "knfleet.dev/on-lost-target"
 WAIT, ORPHAN = "wait", "orphan"
 TRIGGER = "reconcile.knative.dev/trigger"
 """On a custom resource: any new value has everything compared with the target itself."""
+PAUSED = "knfleet.dev/paused"
+"""On a custom resource: `"true"` has the operator leave its target alone."""
 
 Advice = Callable[[Knative, Sequence[Failure]], str]
 """What people can do about failures, where the kind knows more than the server's words."""
