@@ -48,6 +48,9 @@ COMMANDS: dict[str, Entry] = {
         "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
     ),
     "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
+    "status": Entry(
+        "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
+    ),
     "web": Entry("knfleet.cli.web", "Show the fleet of a hub in a browser."),
 }
 

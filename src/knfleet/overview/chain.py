@@ -22,7 +22,6 @@ from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.changes import Why
 from knfleet.apply.inventory import ApplySet
-from knfleet.apply.parts import items
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.targets import inventory_key
 from knfleet.kube.client import Client
@@ -73,7 +72,7 @@ def chain_of(manifest: Object, cluster: ClusterRow | None = None) -> Chain:
     home = {} if profile is None or cluster is None else {str(profile): cluster.name}
     row = install_row(manifest, manifest["kind"], home)
     target = target_link(row, cluster)
-    links = [target, release_link(row), objects_link(row, manifest), readiness_link(row)]
+    links = [target, release_link(row), objects_link(row), readiness_link(row)]
     if target.state == "bad":
         links[1:] = [as_last_known(link) for link in links[1:]]
     return Chain(row, tuple(links), members_of(manifest, profile))
@@ -125,7 +124,7 @@ def release_link(row: InstallRow) -> Link:
     return Link("release", "ok", f"{wanted} is wanted")
 
 
-def objects_link(row: InstallRow, manifest: Object) -> Link:
+def objects_link(row: InstallRow) -> Link:
     """Whether everything is applied, or removed."""
     install = find(row.conditions, INSTALL_SUCCEEDED)
     if install is None:
@@ -136,16 +135,18 @@ def objects_link(row: InstallRow, manifest: Object) -> Link:
         if FAILED_APPLY.search(problem_of(install)):
             return Link("objects", "bad", problem_of(install), install.reason)
         return Link("objects", "unknown", "nothing could be rendered")
-    if install.status == "True" or items(manifest, "status", "manifests"):
-        busy = install.reason == "Uninstalling" or is_waiting(install)
-        return Link("objects", "busy" if busy else "ok", install.message or "all are applied")
+    if install.status == "True" or is_applied(install, row):
+        return Link("objects", "ok", "all are applied")
     text = install.message or "nothing is applied yet"
     return Link("objects", "busy" if install.reason else "unknown", text, install.reason)
 
 
-def is_waiting(install: Condition) -> bool:
-    """Whether some objects still wait for something, although most are applied."""
-    return install.reason == "Installing" and install.message != "everything is applied"
+def is_applied(install: Condition, row: InstallRow) -> bool:
+    """Whether all was applied although the installation is not complete: workloads were judged."""
+    workloads = find(row.conditions, DEPLOYMENTS_AVAILABLE)
+    was_judged = workloads is not None and workloads.reason == "NotReady"
+    is_pending = not install.message.startswith(("applying ", "everything is applied"))
+    return install.reason == "Installing" and was_judged and not is_pending
 
 
 def readiness_link(row: InstallRow) -> Link:

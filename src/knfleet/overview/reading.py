@@ -51,6 +51,8 @@ class HubObjects(Struct, frozen=True):
     eventings: Sequence[Object] = ()
     warnings: tuple[str, ...] = ()
     """What could not be read, and why."""
+    left_out: tuple[Resource, ...] = ()
+    """The kinds that could not be read."""
 
 
 async def read_fleet(client: Client) -> Fleet:
@@ -78,7 +80,7 @@ async def read_objects(client: Client) -> HubObjects:
             raise error
     lists = [[] if isinstance(each, KubeError) else each for each in answers]
     warnings = tuple(warning(resource, error) for resource, error in failures.items())
-    return HubObjects(*lists, warnings=warnings)
+    return HubObjects(*lists, warnings=warnings, left_out=tuple(failures))
 
 
 async def listed(client: Client, resource: Resource) -> list[Object] | KubeError:

@@ -121,7 +121,7 @@ class Desk:
         manifest = with_kind(manifest, resource)
         wish = actions.Wish(action, session.user, form.get("version", ""))
         clients = actions.Clients(self.door.hub, session.client)
-        known = self.site.sources.releases().get(resource.kind, ())
+        known = self.site.sources.installable().get(resource.kind, ())
         try:
             patch = actions.patch_for(wish, manifest, known, datetime.now(UTC))
             await actions.act(wish, manifest, resource, patch=patch, clients=clients)

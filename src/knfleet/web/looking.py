@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from knfleet.access.providers import ProviderFile
-from knfleet.access.reasons import AccessError
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.knative.kinds import profile_of, uid_of
@@ -22,6 +21,7 @@ from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.overview.chain import Chain, chain_of, opened
 from knfleet.overview.model import ClusterRow
 from knfleet.overview.targets import target_of
+from knfleet.release.releases import Releases
 from knfleet.web.feed import Feed
 from knfleet.web.history import happenings
 from knfleet.web.sessions import Session
@@ -44,8 +44,10 @@ class Sources(Struct, frozen=True):
     providers: ProviderFile | None = None
     known: Known | None = None
     """Releases that can be installed, by kind; without them those count that the fleet has."""
+    releases: Releases | None = None
+    """The release files, if there are any at hand."""
 
-    def releases(self) -> Known:
+    def installable(self) -> Known:
         """Releases that can be installed."""
         return known_in(self.feed.fleet()) if self.known is None else self.known
 
@@ -89,7 +91,7 @@ class Looking:
             self.wake.set()
         steps = ()
         if chain.install.installed and not chain.install.deleting:
-            known = self.sources.releases().get(self.resource.kind, ())
+            known = self.sources.installable().get(self.resource.kind, ())
             steps = tuple(next_steps(chain.install.installed, known, self.resource.kind))
         return About(
             manifest,
@@ -156,7 +158,7 @@ class Looking:
                 return await opened(chain, client), ""
         except TimeoutError:
             return chain, f"{chain.install.target} does not answer within {LOOK_SECONDS:g} s."
-        except (AccessError, KubeError) as error:
+        except KubeError as error:
             return chain, str(error)
 
     async def not_allowed(self) -> str:

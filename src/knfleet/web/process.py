@@ -61,7 +61,8 @@ async def build(manager: Manager, *, beside: Beside) -> None:
     client = Client(beside.connection, Options(user_agent=USER_AGENT))
     manager.close_last(client.close)
     feed = Feed()
-    sources = Sources(client, feed, beside.providers, known_of(beside.releases))
+    releases = beside.releases
+    sources = Sources(client, feed, beside.providers, known_of(releases), releases)
     dashboard = Dashboard(beside.connection, sources, beside.settings)
     for informer in await informers(client, beside.namespaces):
         feed.follow(informer)
@@ -135,7 +136,7 @@ async def build_hub(manager: Manager, *, inside: Inside) -> None:
     operator = Operator(manager, inside.connection, inside.settings.operator, inside.providers)
     feed = Feed()
     known = known_of(inside.releases)
-    sources = Sources(operator.client, feed, inside.providers, known)
+    sources = Sources(operator.client, feed, inside.providers, known, inside.releases)
     dashboard = Dashboard(inside.connection, sources, inside.web)
     await operator.start(inside.releases)
     hub = Hub(operator, inside.settings.fleet)

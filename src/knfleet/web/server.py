@@ -12,6 +12,7 @@ from knfleet.web import guard
 from knfleet.web.forms import Desk
 from knfleet.web.login import Door
 from knfleet.web.looking import Sources
+from knfleet.web.objects import Objects
 from knfleet.web.pages import Page
 from knfleet.web.sessions import Sessions
 from knfleet.web.settings import WebSettings, check, not_free, tls_context
@@ -35,6 +36,7 @@ class Dashboard:
         self.site = Site(sources, self.sessions, settings)
         self.door = Door(connection, sources.hub, self.sessions)
         self.desk = Desk(self.site, self.door)
+        self.objects = Objects(self.site)
         self.address: tuple[str, int] | None = None
         """Where it listens, once it does."""
         self.listening = asyncio.Event()
@@ -82,7 +84,7 @@ class Dashboard:
         """What is served."""
         app = web.Application(middlewares=[self.receive], client_max_size=LONGEST_FORM)
         app.on_response_prepare.append(guard.harden)
-        app.add_routes([*self.site.routes(), *self.desk.routes()])
+        app.add_routes([*self.site.routes(), *self.objects.routes(), *self.desk.routes()])
         return app
 
     @web.middleware

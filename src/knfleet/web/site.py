@@ -122,7 +122,7 @@ class Site:
         if place.name == "overview":
             return views.overview(fleet, place)
         if place.name == "versions":
-            return views.versions(fleet, place, self.sources.releases())
+            return views.versions(fleet, place, self.sources.installable())
         return views.cluster(fleet, place)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
