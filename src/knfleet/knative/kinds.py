@@ -72,6 +72,11 @@ def annotations_of(manifest: Object) -> dict[str, str]:
     return part(manifest, "metadata", "annotations")
 
 
+def is_paused(manifest: Object) -> bool:
+    """Whether somebody wants the target of a custom resource left alone."""
+    return annotations_of(manifest).get(PAUSED) == "true"
+
+
 def policy_problem(manifest: Object) -> str:
     """What is wrong with what a custom resource says about lost targets; empty when nothing is."""
     policy = annotations_of(manifest).get(ON_LOST_TARGET, WAIT)

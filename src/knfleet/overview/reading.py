@@ -19,7 +19,7 @@ from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items, part
-from knfleet.knative.kinds import PAUSED, annotations_of, is_deleting, profile_of, uid_of
+from knfleet.knative.kinds import is_deleting, is_paused, profile_of, uid_of
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.overview.model import (
@@ -235,7 +235,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
         ready=status,
         conditions=conditions,
         progress=progress_of(conditions),
-        paused=annotations_of(manifest).get(PAUSED) == "true",
+        paused=is_paused(manifest),
         deleting=is_deleting(manifest),
     )
     if ready is None:

@@ -20,7 +20,7 @@ function ago(moment) {
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(moment)) / 1000));
   const [name, size] = units.find(([, size]) => seconds >= size) || units[3];
   const count = Math.floor(seconds / size);
-  return name === "day" ? `${count} day${count === 1 ? "" : "s"}` : `${count} ${name}`;
+  return `${count} ${name === "day" && count !== 1 ? "days" : name} ago`;
 }
 
 function tick(root) {
