@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 @click.option("--namespace", "-n", "namespaces", multiple=True, help="Where to look.")
 @click.option("--clusterprofile-provider-file", "provider_file", type=click.Path(path_type=Path))
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
-@click.option("--url-file", type=click.Path(path_type=Path), help="Write the address there too.")
+@click.option(
+    "--url-file",
+    type=click.Path(path_type=Path),
+    help="Write the address into a file of the owner's, instead of printing it.",
+)
 @explained(KubeError, SettingError, ProviderFileError, ReleaseError)
 def command(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     """Show the fleet of a hub in a browser.
@@ -103,8 +107,10 @@ def releases_of(origin: str | None) -> "Releases | None":
 
 def tell(url_file: Path | None, url: str) -> None:
     """Say where the dashboard is."""
-    if url_file is not None:
-        from knfleet.dev.folder import write_private
+    if url_file is None:
+        click.echo(url)
+        return
+    from knfleet.dev.folder import write_private
 
-        write_private(url_file, f"{url}\n".encode())
-    click.echo(url)
+    write_private(url_file, f"{url}\n")
+    click.echo(f"the address is in {url_file}")
