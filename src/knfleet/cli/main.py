@@ -55,6 +55,10 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry(
         "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
     ),
+    "support-bundle": Entry(
+        "knfleet.cli.support_bundle",
+        "Pack what somebody else needs to find a fault, without secrets.",
+    ),
     "wait": Entry(
         "knfleet.cli.wait",
         "Return when installations or clusters are ready, gone, or say something.",
