@@ -70,6 +70,7 @@ COMMANDS: dict[str, Entry] = {
         "knfleet.cli.wait",
         "Return when installations or clusters are ready, gone, or say something.",
     ),
+    "web": Entry("knfleet.cli.web", "Show the fleet of a hub in a browser."),
 }
 
 
