@@ -6,11 +6,14 @@ table carries the one-line helps, and nothing but click is imported before a com
 
 import importlib
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from knfleet import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Entry(NamedTuple):
@@ -26,6 +29,10 @@ COMMANDS: dict[str, Entry] = {
     "clean": Entry("knfleet.cli.clean", "Take a hub off its cluster."),
     "clusterset": Entry(
         "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
+    ),
+    "completion": Entry(
+        "knfleet.cli.completion",
+        "Print what a shell needs to complete commands, flags and names.",
     ),
     "doctor": Entry(
         "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
@@ -55,6 +62,10 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry(
         "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
     ),
+    "support-bundle": Entry(
+        "knfleet.cli.support_bundle",
+        "Pack what somebody else needs to find a fault, without secrets.",
+    ),
     "wait": Entry(
         "knfleet.cli.wait",
         "Return when installations or clusters are ready, gone, or say something.",
@@ -77,6 +88,15 @@ class Commands(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name].module)
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Complete from the table, without importing anything."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name, help=COMMANDS[name].help) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the overview from the table, without importing anything."""
