@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from knfleet.cli.errors import remember
+
 if TYPE_CHECKING:
     from knfleet.kube.client import Client
     from knfleet.kube.endpoint import Connection
@@ -87,7 +89,9 @@ def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
     from knfleet.kube.incluster import default_connection
     from knfleet.kube.kubeconfig import load
 
-    return load([kubeconfig], context) if kubeconfig else default_connection(context)
+    found = load([kubeconfig], context) if kubeconfig else default_connection(context)
+    remember(found, kubeconfig, context)
+    return found
 
 
 def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
