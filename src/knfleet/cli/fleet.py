@@ -11,6 +11,7 @@ import click
 from knfleet.cli.errors import remember
 
 if TYPE_CHECKING:
+    from knfleet.api.meta import Resource
     from knfleet.kube.client import Client
     from knfleet.kube.endpoint import Connection
 
@@ -103,6 +104,18 @@ def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]
             return await work(client)
 
     return asyncio.run(run())
+
+
+async def like(client: "Client", resource: "Resource", name: str) -> str:
+    """What to say of a name that there is not: which one may have been meant; best effort."""
+    from knfleet.kube.errors import KubeError
+    from knfleet.overview.nearest import meant
+
+    try:
+        listing = await client.list(resource, metadata_only=True)
+    except KubeError:
+        return "see which there are"
+    return meant(name, [each["metadata"]["name"] for each in listing.items])
 
 
 def amounts(text: str, flag: str) -> dict[str, str]:

@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.fakes.apiserver import ApiServers
 from tests.fakes.certificates import Authority
+from tests.fakes.cluster import Cluster
 from tests.fakes.server import Server, answer, server_context
 from tests.fakes.sockets import free_port
 
 from knfleet.access.reasons import CLUSTER_PROFILE_NOT_FOUND, AccessError
+from knfleet.api.cluster import CLUSTERS
+from knfleet.api.clusterset import CLUSTER_SETS
+from knfleet.api.inventory import PROFILES
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Object
 from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet
+from knfleet.fleet.views import CSRS
 from knfleet.kube import errors
 
 HUB_COMMANDS = (
@@ -119,6 +127,32 @@ async def test_a_cluster_that_is_no_hub(tmp_path: Path) -> None:
 
     assert f"{server.url} (context london of {path}) is no hub" in text
     assert "does not know managedclusters; make it one with knfleet init" in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("get", "clusters", "lodon"),
+        ("accept", "--clusters", "lodon"),
+        ("clusterset", "set", "europe", "--clusters", "lodon"),
+        ("doctor", "lodon"),
+        ("status", "lodon"),
+    ],
+    ids=" ".join,
+)
+async def test_a_wrong_cluster_name(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """The nearest one is told, wherever a name is asked for."""
+    kinds = (CLUSTERS, CLUSTER_SETS, CSRS, PROFILES, SERVINGS, EVENTINGS)
+    async with ApiServers() as servers:
+        hub = servers.add("hub", Cluster(*kinds))
+        for resource, name in ((CLUSTERS, "london"), (CLUSTERS, "rome"), (CLUSTER_SETS, "europe")):
+            made: Object = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": {}}
+            hub.put(resource, {**made, "metadata": {"name": name}})
+        path = kubeconfig(tmp_path, servers.url("hub"))
+        text = await asyncio.to_thread(told, *command, "--kubeconfig", str(path))
+
+    assert "lodon" in text
+    assert "did you mean london?" in text
 
 
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
