@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.completing import names_of_clusters
 from knfleet.cli.fleet import cluster_options, connection_of, like, print_json
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--spoke-context", help="Context of the cluster itself, to look there too.")
 @click.option("--spoke-kubeconfig", type=click.Path(path_type=Path), help="Its kubeconfig.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=names_of_clusters)
 @explained(KubeError)
 def command(cluster: str, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Say what is wrong with a cluster, and what to do about it.

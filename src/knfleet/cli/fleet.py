@@ -23,12 +23,31 @@ LATER = {
 }
 
 
+class Seconds(click.ParamType[int]):
+    """A time: seconds, or as Go writes it."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Whole seconds, one at least."""
+        from knfleet.knative.settings import SettingError, duration_seconds
+
+        text = str(value)
+        try:
+            seconds = round(duration_seconds(f"{text}s" if text.isdecimal() else text))
+        except SettingError:
+            self.fail(f"{text!r} is no time; write seconds, or as 90s or 5m", param, ctx)
+        if seconds < 1:
+            self.fail(f"{text} is too short; 1s is the least", param, ctx)
+        return seconds
+
+
 def cluster_options(command: Command) -> Command:
     """The flags that every command has."""
     options = (
         click.option("--context", help="Context of the kubeconfig."),
         click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with."),
-        click.option("--timeout", type=click.IntRange(1), default=300, help="Seconds to wait."),
+        click.option("--timeout", type=Seconds(), default=300, help="Seconds to wait, or as 5m."),
         click.option("--v", "verbosity", type=int, default=0, hidden=True),
     )
     for option in reversed(options):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.completing import names_of_clusters
 from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, print_json
 from knfleet.cli.output import explained, table
 from knfleet.kube.errors import KubeError
@@ -54,7 +55,7 @@ def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
 @cluster_options
 @click.option("--clusterset", default="", help="Only those of a set.")
 @click.option("-o", "--output", type=click.Choice(["table", "tree", "json"]), default="table")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=names_of_clusters)
 @explained(KubeError)
 def clusters(
     names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any

@@ -6,11 +6,14 @@ table carries the one-line helps, and nothing but click is imported before a com
 
 import importlib
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from knfleet import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Entry(NamedTuple):
@@ -30,8 +33,16 @@ COMMANDS: dict[str, Entry] = {
     "clusterset": Entry(
         "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
     ),
+    "completion": Entry(
+        "knfleet.cli.completion",
+        "Print what a shell needs to complete commands, flags and names.",
+    ),
     "doctor": Entry(
         "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
+    ),
+    "explain": Entry(
+        "knfleet.cli.explain",
+        "Say what a reason means, how to find the cause, and what fixes it.",
     ),
     "get": Entry("knfleet.cli.get", "Print tokens, and the clusters of a hub."),
     "init": Entry("knfleet.cli.init", "Make a cluster a hub, and print how clusters join it."),
@@ -58,6 +69,15 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry(
         "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
     ),
+    "support-bundle": Entry(
+        "knfleet.cli.support_bundle",
+        "Pack what somebody else needs to find a fault, without secrets.",
+    ),
+    "wait": Entry(
+        "knfleet.cli.wait",
+        "Return when installations or clusters are ready, gone, or say something.",
+    ),
+    "web": Entry("knfleet.cli.web", "Show the fleet of a hub in a browser."),
 }
 
 
@@ -101,6 +121,15 @@ class Commands(click.Group):
             if not is_ours(error):
                 raise
             raise click.ClickException(sentence(error)) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Complete from the table, without importing anything."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name, help=COMMANDS[name].help) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the overview from the table, without importing anything."""
