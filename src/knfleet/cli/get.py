@@ -78,6 +78,14 @@ def clusters(
         return (await client.list(CLUSTERS, labels=labels)).items
 
     found = on_cluster(connection_of(kubeconfig, context), work)
+    there = [each["metadata"]["name"] for each in found]
+    for name in names:
+        if name not in there:
+            from knfleet.overview.nearest import meant
+
+            raise click.ClickException(
+                f"ManagedCluster {name} does not exist; {meant(name, there)}"
+            )
     chosen = [each for each in found if not names or each["metadata"]["name"] in names]
     if options["output"] == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": chosen})
