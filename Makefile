@@ -31,7 +31,7 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 	@$(BIN)/knfleet demo $(ARGS)
 
 .PHONY: test
-test: check ground ## run every check and every test
+test: check ground chromium ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: e2e
@@ -61,6 +61,16 @@ fmt: $(READY) ## format and fix what can be fixed
 .PHONY: ground
 ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
 	@$(BIN)/knfleet dev binaries --quiet
+
+.PHONY: chromium
+chromium: ## find the browser that tests look at the dashboard with, or install it
+	@command -v chromium chromium-browser google-chrome >/dev/null && exit 0; \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    apt-get install -y -q --no-install-recommends chromium >/dev/null 2>&1 \
+	      || { apt-get update -q >/dev/null && apt-get install -y -q --no-install-recommends chromium >/dev/null; }; \
+	  else \
+	    echo "no chromium on the PATH; install it, on Debian by: sudo apt-get install chromium" >&2; exit 1; \
+	  fi
 
 .PHONY: chart
 chart: $(READY) ## write the generated files of the Helm chart again
@@ -109,5 +119,5 @@ requirements: $(READY) ## pin the newest dependencies again
 
 .PHONY: clean
 clean: ## remove what the other targets made in this tree
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist site .cache
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist site .cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

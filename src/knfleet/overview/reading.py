@@ -19,7 +19,7 @@ from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items, part
-from knfleet.knative.kinds import annotations_of, is_deleting, profile_of, uid_of
+from knfleet.knative.kinds import is_deleting, is_paused, profile_of, uid_of
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.overview.model import (
@@ -35,8 +35,6 @@ from knfleet.overview.progress import progress_of
 KINDS = (CLUSTERS, PROFILES, SERVINGS, EVENTINGS)
 """What a fleet is read from."""
 HUB_TARGET = "hub"
-PAUSED = "knfleet.dev/paused"
-"""On a custom resource: `"true"` has the operator leave its target alone."""
 PROFILE_SET_LABEL = "multicluster.x-k8s.io/clusterset"
 BUSY = frozenset({"", "Installing", "NotReady", "NotKnown", "Uninstalling"})
 """Reasons of what is on its way, and needs nobody."""
@@ -237,7 +235,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
         ready=status,
         conditions=conditions,
         progress=progress_of(conditions),
-        paused=annotations_of(manifest).get(PAUSED) == "true",
+        paused=is_paused(manifest),
         deleting=is_deleting(manifest),
     )
     if ready is None:

@@ -10,9 +10,10 @@ from knfleet.api.knative import EVENTINGS
 from knfleet.api.meta import Object
 from knfleet.apply.readiness import Health, State, Summary
 from knfleet.apply.refs import Ref
+from knfleet.knative.kinds import PAUSED
 from knfleet.knative.messages import waiting_text
 from knfleet.overview.model import Fleet, Progress
-from knfleet.overview.reading import PAUSED, HubObjects, fleet_of
+from knfleet.overview.reading import HubObjects, fleet_of
 from tests.unit.overview.samples import THEN, condition, install, managed, profile
 
 NOW = datetime(2026, 11, 16, 4, tzinfo=UTC)
