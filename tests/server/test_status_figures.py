@@ -49,11 +49,9 @@ async def test_three_hundred_clusters_are_four_requests_to_the_hub(
     print(f"knfleet status with {COUNT} clusters and {2 * COUNT} installations: {seconds:.2f} s")
     assert f"{COUNT} clusters: 1 in trouble, {COUNT - 1} healthy" in printed
     assert f"{2 * COUNT} installations: 1 in trouble, {2 * COUNT - 1} ready" in printed
-    assert len((await done(lent.kubeconfig, "status", "-o", "name")).splitlines()) == 3 * COUNT
 
     choices = "KnativeEventing/knative/edge-007, KnativeServing/knative/edge-007"
     assert choices in await refused(lent.kubeconfig, "status", "knative/edge-007")
-    assert "did you mean edge-007" in await refused(lent.kubeconfig, "status", "egde-007")
     assert await completions(lent.kubeconfig, "knfleet doctor edge-29") == [
         f"edge-29{number}" for number in range(10)
     ]
@@ -96,11 +94,11 @@ async def fill(client: Client) -> None:
 
     async def make(resource: Resource, manifest: Object) -> None:
         async with gate:
-            status = manifest.pop("status")
             manifest["metadata"].pop("uid", None)
+            status: Any = {"status": manifest.pop("status", None)}
             await client.create(resource, manifest)
-            patch: Any = {"status": status}
-            await client.patch(resource, Key.of(manifest), patch, subresource="status")
+            if status["status"]:
+                await client.patch(resource, Key.of(manifest), status, subresource="status")
 
     async with asyncio.TaskGroup() as group:
         for resource, manifest in objects():
@@ -113,9 +111,10 @@ def objects() -> Iterable[tuple[Resource, Object]]:
         name = f"edge-{number:03}"
         health = "True" if number else "Unknown"
         yield CLUSTERS, managed(name, health)
-        published = profile(name, health=health)
+        published = profile(name)
         published["spec"] = {"clusterManager": {"name": "open-cluster-management"}}
-        published["status"]["conditions"][0]["reason"] = "Told"
+        # Whether a cluster is healthy is read from the ManagedCluster where there is one.
+        del published["status"]
         yield PROFILES, published
         ready = condition(READY, "True")
         lost = condition(READY, "False", "ClusterProfileNotReady", "it is not healthy")

@@ -62,10 +62,13 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet status knative-serving/edge-1
     """
     from knfleet.kube.client import Client, Options
-    from knfleet.overview.targets import providers_for
 
     behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
-    providers = providers_for(options["provider_file"], kubeconfig, context) if name else None
+    providers = None
+    if name:
+        from knfleet.overview.targets import providers_for
+
+        providers = providers_for(options["provider_file"], kubeconfig, context)
     connection = connection_of(kubeconfig, context)
 
     async def run() -> None:
