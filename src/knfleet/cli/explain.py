@@ -33,7 +33,9 @@ def complete(
 
 @click.command()
 @cluster_options
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
 @click.option("--list", "is_list", is_flag=True, help="All reasons, without a cluster.")
 @click.argument("what", required=False, metavar="REASON|NAME", shell_complete=complete)
 @explained(KubeError, ValueError)

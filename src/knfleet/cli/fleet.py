@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from knfleet.cli.errors import remember
+
 if TYPE_CHECKING:
+    from knfleet.api.meta import Resource
     from knfleet.kube.client import Client
     from knfleet.kube.endpoint import Connection
 
@@ -56,7 +59,13 @@ def resource_options(command: Command) -> Command:
     """The flags that say how much our pods may use."""
     classes = click.Choice(["Default", "BestEffort", "ResourceRequirement"])
     options = (
-        click.option("--resource-qos-class", "qos", type=classes, default="Default"),
+        click.option(
+            "--resource-qos-class",
+            "qos",
+            type=classes,
+            default="Default",
+            help="What the pod is guaranteed.",
+        ),
         click.option("--resource-limits", "limits", default="", help="As cpu=1,memory=1Gi."),
         click.option("--resource-requests", "requests", default="", help="As cpu=1,memory=1Gi."),
     )
@@ -106,7 +115,9 @@ def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
     from knfleet.kube.incluster import default_connection
     from knfleet.kube.kubeconfig import load
 
-    return load([kubeconfig], context) if kubeconfig else default_connection(context)
+    found = load([kubeconfig], context) if kubeconfig else default_connection(context)
+    remember(found, kubeconfig, context)
+    return found
 
 
 def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
@@ -118,6 +129,18 @@ def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]
             return await work(client)
 
     return asyncio.run(run())
+
+
+async def like(client: "Client", resource: "Resource", name: str) -> str:
+    """What to say of a name that there is not: which one may have been meant; best effort."""
+    from knfleet.kube.errors import KubeError
+    from knfleet.overview.nearest import meant
+
+    try:
+        listing = await client.list(resource, metadata_only=True)
+    except KubeError:
+        return "see which there are"
+    return meant(name, [each["metadata"]["name"] for each in listing.items])
 
 
 def amounts(text: str, flag: str) -> dict[str, str]:

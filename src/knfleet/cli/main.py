@@ -26,6 +26,9 @@ class Entry(NamedTuple):
 COMMANDS: dict[str, Entry] = {
     "accept": Entry("knfleet.cli.accept", "Take clusters in that asked to join."),
     "agent": Entry("knfleet.cli.agent", "Keep this cluster joined to its hub."),
+    "apply": Entry(
+        "knfleet.cli.apply", "Carry out a plan: write the custom resources that it was made for."
+    ),
     "clean": Entry("knfleet.cli.clean", "Take a hub off its cluster."),
     "clusterset": Entry(
         "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
@@ -55,6 +58,10 @@ COMMANDS: dict[str, Entry] = {
     ),
     "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
     "operator": Entry("knfleet.cli.operator", "Install Knative as custom resources ask for it."),
+    "plan": Entry(
+        "knfleet.cli.plan",
+        "Show what would change on the clusters, object by object and field by field.",
+    ),
     "plugin": Entry(
         "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
     ),
@@ -88,6 +95,32 @@ class Commands(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name].module)
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; one that there is not is answered with the nearest."""
+        name = args[0]
+        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from knfleet.overview.nearest import nearest
+
+        like = nearest(name, COMMANDS)
+        hint = f" Did you mean {like!r}?" if like else ""
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; what goes wrong is told in a sentence, whichever command it was."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            from knfleet.cli.errors import is_ours, sentence
+
+            if not is_ours(error):
+                raise
+            raise click.ClickException(sentence(error)) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         """Complete from the table, without importing anything."""
