@@ -13,7 +13,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Refused
 from knfleet.overview.live import following
-from knfleet.overview.reading import read_fleet
+from knfleet.overview.reading import read_fleet, read_objects
+from knfleet.overview.targets import providers_for
 from tests.fakes.clients import client_for
 from tests.fakes.fleet import Fleet
 from tests.unit.overview.samples import condition, install, managed, profile
@@ -87,3 +88,27 @@ async def test_status_watch_prints_a_line_for_each_change(
         await asyncio.gather(following_it, return_exceptions=True)
 
     assert len(lines) == 2
+
+
+async def test_status_asks_a_target_again_only_when_the_hub_says_something_new(
+    hub: Client, full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --watch a large fleet stirs all the time; a sick spoke is not asked each time."""
+    spoke = full.add_spoke("one")
+    waiting = [condition(type_, "False", "NotReady", "wait") for type_ in (READY, "Other")]
+    waiting.append(condition("TargetClusterResolved", "True"))
+    full.hub.put(SERVINGS, install("s", *waiting, on="one"))
+    view = View(hub, "s", "text", providers_for(full.file))
+
+    await view.show(await read_objects(hub))
+    asked = len(spoke.requests)
+    full.hub.put(CLUSTERS, managed("edge-1"))
+    await view.show(await read_objects(hub))
+
+    assert asked > 0
+    assert len(spoke.requests) == asked
+    waiting[0]["message"] = "wait a little more"
+    full.hub.put(SERVINGS, install("s", *waiting, on="one"))
+    await view.show(await read_objects(hub))
+    assert len(spoke.requests) > asked
+    assert capsys.readouterr().out.count("KnativeServing knative/s on fleet/one") == 3
