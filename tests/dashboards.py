@@ -9,17 +9,22 @@ from msgspec import Struct
 
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.conditions import DEPENDENTS, READY
+from knfleet.api.core import CRDS, NAMESPACES, SERVICE_ACCOUNTS
+from knfleet.api.crd import definitions
+from knfleet.api.fleetcrds import hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import Object, Resource
+from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
+from knfleet.runtime import kinds
 from knfleet.runtime.manager import Manager
 from knfleet.web.feed import Feed
 from knfleet.web.looking import Sources
 from knfleet.web.process import informers
 from knfleet.web.server import Dashboard
 from knfleet.web.settings import WebSettings
+from knfleet.web.sight import KINDS
 from knfleet.web.versions import Known
 from tests.fakes.sockets import free_port
 
@@ -57,7 +62,11 @@ class Running(Struct, frozen=True):
 
 @asynccontextmanager
 async def running(
-    connection: Connection, settings: WebSettings | None = None, *, known: Known | None = KNOWN
+    connection: Connection,
+    settings: WebSettings | None = None,
+    *,
+    known: Known | None = KNOWN,
+    namespaces: tuple[str, ...] = (),
 ) -> AsyncGenerator[Running]:
     """A dashboard of a hub, with watches of its own."""
     settings = settings or WebSettings(port=free_port())
@@ -66,7 +75,7 @@ async def running(
     manager.close_last(client.close)
     feed = Feed()
     dashboard = Dashboard(connection, Sources(client, feed, None, known), settings)
-    for informer in await informers(client, ()):
+    for informer in await informers(client, namespaces):
         feed.follow(informer)
         manager.add(informer)
     manager.add(dashboard)
@@ -180,3 +189,68 @@ def fleet(count: int) -> list[tuple[Resource, Object]]:
         found.append((SERVINGS, installation(SERVINGS, name, "knative-serving", at=name)))
         found.append((EVENTINGS, installation(EVENTINGS, name, "knative-eventing", at=name)))
     return found
+
+
+class RealHub:
+    """A real API server with a fleet in it, and the operator that the test itself is."""
+
+    def __init__(self, client: Client, connection: Connection) -> None:
+        self.client = client
+        self.connection = connection
+
+    async def prepare(self, count: int) -> None:
+        """Install the definitions, and write a fleet."""
+        for manifest in [*definitions(), *hub_definitions()]:
+            await self.client.apply(CRDS, manifest)
+        await kinds.wait_for(self.client, KINDS)
+        for name in ("knative-serving", "knative-eventing", PLACE):
+            await self.client.apply(
+                NAMESPACES,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+            )
+        for resource, manifest in fleet(count):
+            await self.write(resource, manifest)
+
+    async def write(self, resource: Resource, manifest: Object) -> None:
+        """Write an object and its status."""
+        spec = {name: value for name, value in manifest.items() if name != "status"}
+        await self.client.apply(resource, spec)
+        await self.say(resource, Key.of(manifest), manifest["status"])
+
+    async def say(self, resource: Resource, key: Key, status: Object) -> None:
+        """Write a status, as the operator does."""
+        await self.client.patch(resource, key, {"status": status}, subresource="status")
+
+    async def account(self, name: str, *rules: Object, inside: str = "") -> str:
+        """A ServiceAccount with some rights, everywhere or in a namespace; its token."""
+        scope = "Role" if inside else "ClusterRole"
+        place = {"namespace": inside} if inside else {}
+        api = "rbac.authorization.k8s.io/v1"
+        meta: Object = {"name": name, **place}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": scope, "name": name}
+        wanted: list[Object] = [
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": "default"},
+            },
+            {"apiVersion": api, "kind": scope, "metadata": meta, "rules": list(rules)},
+            {
+                "apiVersion": api,
+                "kind": f"{scope}Binding",
+                "metadata": meta,
+                "roleRef": reference,
+                "subjects": [subject],
+            },
+        ]
+        for manifest in wanted:
+            resource = await self.client.discovery.resource(
+                manifest["apiVersion"], manifest["kind"]
+            )
+            await self.client.apply(resource, manifest)
+        asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        answer = await self.client.create(
+            SERVICE_ACCOUNTS, asked, "default", name=name, subresource="token"
+        )
+        return str(answer["status"]["token"])

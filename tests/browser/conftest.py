@@ -13,16 +13,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
-from knfleet.api.core import CRDS, NAMESPACES
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions
-from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client import Client
-from knfleet.kube.endpoint import Connection
-from knfleet.runtime import kinds
-from knfleet.web.sight import KINDS
 from tests import dashboards
-from tests.dashboards import Running
+from tests.dashboards import RealHub, Running
 from tests.ground import Pool
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -50,37 +43,6 @@ async def browser() -> AsyncIterator[Browser]:
         )
         yield launched
         await launched.close()
-
-
-class RealHub:
-    """A real API server with a fleet in it, and the operator that the test itself is."""
-
-    def __init__(self, client: Client, connection: Connection) -> None:
-        self.client = client
-        self.connection = connection
-
-    async def prepare(self, count: int) -> None:
-        """Install the definitions, and write a fleet."""
-        for manifest in [*definitions(), *hub_definitions()]:
-            await self.client.apply(CRDS, manifest)
-        await kinds.wait_for(self.client, KINDS)
-        for name in ("knative-serving", "knative-eventing", dashboards.PLACE):
-            await self.client.apply(
-                NAMESPACES,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-            )
-        for resource, manifest in dashboards.fleet(count):
-            await self.write(resource, manifest)
-
-    async def write(self, resource: Resource, manifest: Object) -> None:
-        """Write an object and its status."""
-        spec = {name: value for name, value in manifest.items() if name != "status"}
-        await self.client.apply(resource, spec)
-        await self.say(resource, Key.of(manifest), manifest["status"])
-
-    async def say(self, resource: Resource, key: Key, status: Object) -> None:
-        """Write a status, as the operator does."""
-        await self.client.patch(resource, key, {"status": status}, subresource="status")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

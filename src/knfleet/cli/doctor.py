@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @cluster_options
 @click.option("--spoke-context", help="Context of the cluster itself, to look there too.")
 @click.option("--spoke-kubeconfig", type=click.Path(path_type=Path), help="Its kubeconfig.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
 @click.argument("cluster", shell_complete=names_of_clusters)
 @explained(KubeError)
 def command(cluster: str, context: str | None, kubeconfig: Path | None, **options: Any) -> None:

@@ -33,7 +33,9 @@ def complete(
 
 @click.command()
 @cluster_options
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
 @click.option("--list", "is_list", is_flag=True, help="All reasons, without a cluster.")
 @click.argument("what", required=False, metavar="REASON|NAME", shell_complete=complete)
 @explained(KubeError, ValueError)
@@ -87,14 +89,20 @@ def install_named(
 
 def about(row: "InstallRow") -> "tuple[str, list[tuple[str, Explanation]]]":
     """How a custom resource stands, and what its reasons mean, with its names in the commands."""
+    from knfleet.api.conditions import PAUSED
     from knfleet.overview.reasons import NoSuchReason, filled, names_of
     from knfleet.overview.reasons import explained as texts_of
 
     name = f"{row.kind} {row.namespace}/{row.name}"
-    if row.ready == "True":
+    if row.ready == "True" and not row.paused:
         return f"{name} is ready; there is nothing to explain.", []
-    conditions = [each for each in row.conditions if each.status != "True" and each.reason]
-    lines = [f"{name} is not ready: {row.reason or row.message}"]
+    conditions = [
+        each
+        for each in row.conditions
+        if each.reason and (each.status != "True" or each.type == PAUSED)
+    ]
+    stand = "ready, and paused" if row.ready == "True" else "not ready"
+    lines = [f"{name} is {stand}: {row.reason or row.message}".rstrip(": ")]
     lines += [f"  {each.type} is {each.status}: {each.message}" for each in conditions]
     texts: dict[str, Explanation] = {}
     for reason in dict.fromkeys([row.reason, *(each.reason for each in conditions)]):

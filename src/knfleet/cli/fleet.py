@@ -59,7 +59,13 @@ def resource_options(command: Command) -> Command:
     """The flags that say how much our pods may use."""
     classes = click.Choice(["Default", "BestEffort", "ResourceRequirement"])
     options = (
-        click.option("--resource-qos-class", "qos", type=classes, default="Default"),
+        click.option(
+            "--resource-qos-class",
+            "qos",
+            type=classes,
+            default="Default",
+            help="What the pod is guaranteed.",
+        ),
         click.option("--resource-limits", "limits", default="", help="As cpu=1,memory=1Gi."),
         click.option("--resource-requests", "requests", default="", help="As cpu=1,memory=1Gi."),
     )

@@ -27,7 +27,9 @@ def command() -> None:
 @command.command("token")
 @cluster_options
 @click.option("--use-bootstrap-token", "by_token", is_flag=True, help="As kubeadm makes them.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
 @click.option("--output-file", type=click.Path(path_type=Path), hidden=True, expose_value=False)
 @explained(KubeError)
 def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
@@ -54,7 +56,13 @@ def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
 @command.command("clusters")
 @cluster_options
 @click.option("--clusterset", default="", help="Only those of a set.")
-@click.option("-o", "--output", type=click.Choice(["table", "tree", "json"]), default="table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "tree", "json"]),
+    default="table",
+    help="How to print.",
+)
 @click.argument("names", nargs=-1, shell_complete=names_of_clusters)
 @explained(KubeError)
 def clusters(

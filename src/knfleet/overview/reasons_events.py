@@ -122,4 +122,25 @@ EVENTS: dict[str, Explanation] = {
         " returns under the same profile is cleaned by itself.",
         (*EVENT, "ManagedCluster: Event"),
     ),
+    "RetryRequested": Explanation(
+        "Somebody asked in the dashboard to have everything compared with the target at once.",
+        (HISTORY,),
+        written_on=EVENT,
+    ),
+    "PauseRequested": Explanation(
+        "Somebody paused the installation in the dashboard: the operator leaves its target alone,"
+        " and repairs nothing there, until it is resumed.",
+        (HISTORY,),
+        "To go on: `kubectl annotate KIND -n NAMESPACE NAME knfleet.dev/paused-`, or resume it in"
+        " the dashboard.",
+        EVENT,
+    ),
+    "ResumeRequested": Explanation(
+        "Somebody resumed a paused installation in the dashboard.", (HISTORY,), written_on=EVENT
+    ),
+    "UpgradeRequested": Explanation(
+        "Somebody chose another release in the dashboard; the Event names the person.",
+        (HISTORY, STATUS),
+        written_on=EVENT,
+    ),
 }

@@ -85,6 +85,19 @@ INSTALL: dict[str, Explanation] = {
         " workloads on the target: its log says so.",
         (f"{BOTH}: DeploymentsAvailable and Ready",),
     ),
+    "Paused": Explanation(
+        "Somebody paused the installation by the annotation knfleet.dev/paused: the operator leaves"
+        " the target alone. The other conditions say what was last known; a change of the spec"
+        " waits, and nothing is repaired.",
+        (
+            step(
+                "Who paused it, when that was done in the dashboard:",
+                "kubectl get events -n NAMESPACE --field-selector reason=PauseRequested",
+            ),
+        ),
+        "To go on: `kubectl annotate KIND -n NAMESPACE NAME knfleet.dev/paused-`.",
+        (f"{BOTH}: Paused",),
+    ),
 }
 
 REFUSED: dict[str, Explanation] = {

@@ -22,7 +22,7 @@ from knfleet.overview.reasons import REASONS, NoSuchReason, explained, markdown
 from tests.unit.overview.samples import condition, install, managed, profile
 
 SOURCES = Path(knfleet.__file__).parent
-WRITERS = ("access", "agent", "fleet", "knative", "web", "dev/profiles.py")
+WRITERS = ("access", "agent", "fleet", "knative", "dev/profiles.py", "web/actions.py")
 """The rooms that write conditions and Events."""
 CAMEL = re.compile(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*(,[A-Z][A-Za-z]+)*")
 OTHER_WORDS = """
@@ -30,7 +30,7 @@ True False Unknown
 Append AppendIfNotExists Replace Ignore Never IfNotPresent Recreate Background Enable Disable
 Default Hosted Singleton SingletonHosted BestEffort ResourceRequirement Opaque
 Approved Denied Failed Established Fail Deny Forbidden Running NoSelect
-ExclusiveClusterSetLabel LabelSelector GaugeMetricFamily Held Config
+ExclusiveClusterSetLabel LabelSelector GaugeMetricFamily Held Config Normal Warning Info
 Binding CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap Deployment
 CustomResourceDefinition Group Klusterlet Lease ManagedCluster ManagedClusterSetBinding
 Namespace Role RoleBinding Secret SelfSubjectAccessReview SelfSubjectReview
