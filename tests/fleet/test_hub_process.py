@@ -20,6 +20,7 @@ from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.yaml import dump_all
 from tests.conftest import Lend
+from tests.fleet.commands import done
 from tests.fleet.fleets import SMALL, SpokeCluster, write
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
@@ -108,6 +109,11 @@ async def test_serving_is_installed_on_a_cluster_that_joined_by_itself(
             await hub.create(SERVINGS, clusterProfileRef=profile, **SMALL)
             await hub.ready(SERVINGS, "1.23.0")
             assert token not in process.said()
+            # A person needs no flag: our own plugin reads the token that the agent handed over.
+            config = hub.lent.kubeconfig
+            planned = await done(config, "plan", "--all", "--dir", str(process.releases))
+            assert "north (1.23.0)" in planned
+            assert "Nothing to do." in planned
 
             assert await process.stop() == 0
             await process.start(SYSTEM_NAMESPACE=OPERATOR_NAMESPACE)
