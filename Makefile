@@ -76,6 +76,22 @@ chromium: ## find the browser that tests look at the dashboard with, or install 
 chart: $(READY) ## write the generated files of the Helm chart again
 	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
 
+.PHONY: docs
+docs: $(READY) reasons ## write the generated pages of the documentation again
+	@$(BIN)/python -m knfleet.cli.reference docs/commands.md
+
+.PHONY: reasons
+reasons: $(READY) ## write docs/reasons.md again
+	@$(BIN)/python -m knfleet.overview.reasons docs/reasons.md
+
+.PHONY: site
+site: $(READY) ## build the site of the documentation below site/
+	@$(BIN)/zensical build --strict
+
+.PHONY: recording
+recording: $(READY) ground ## type commands on real clusters and draw what they print, for the README
+	@$(BIN)/python -m tools.recording docs/images
+
 .PHONY: bench
 bench: bench-client bench-knative bench-spokes ## measure, beside what others need for the same
 
@@ -103,5 +119,5 @@ requirements: $(READY) ## pin the newest dependencies again
 
 .PHONY: clean
 clean: ## remove what the other targets made in this tree
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist site .cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -79,5 +79,5 @@ def fleet_for(context: click.Context) -> "Fleet | None":
 
     try:
         return asyncio.run(read())
-    except (KubeError, TimeoutError, OSError):
+    except (KubeError, TimeoutError, OSError, ValueError):
         return None

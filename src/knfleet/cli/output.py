@@ -21,8 +21,10 @@ PLAIN_SECONDS = 15.0
 
 
 def fail(error: BaseException) -> click.ClickException:
-    """An error that ends the command with exit code 1 and its message."""
-    return click.ClickException(str(error))
+    """An error that ends the command with exit code 1 and a sentence that helps."""
+    from knfleet.cli.errors import sentence
+
+    return click.ClickException(sentence(error))
 
 
 def explained(*errors: type[BaseException]) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -10,6 +10,7 @@ from knfleet.apply.refusals import reason_of
 from knfleet.knative.kinds import Kind
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
+from knfleet.overview.naming import KINDS as KIND_WORDS
 from knfleet.overview.nearest import meant
 from knfleet.overview.prospects import KINDS, Subject
 
@@ -132,7 +133,7 @@ def order(subject: Subject) -> tuple[Key, str]:
 
 
 async def by_name(hub: Client, name: str, namespace: str = "") -> Subject:
-    """The one custom resource of a name, which may be KIND/NAME; raises `SubjectError`."""
+    """The one custom resource that a name means; raises `SubjectError`."""
     known = await every(hub, namespace)
     chosen = choose(known, name)
     if len(chosen) == 1:
@@ -140,34 +141,30 @@ async def by_name(hub: Client, name: str, namespace: str = "") -> Subject:
     if chosen:
         names = ", ".join(map(title, chosen))
         raise SubjectError(
-            f"{name} is the name of {len(chosen)} custom resources: {names}; say which by"
-            f" --namespace, or by the kind, as {chosen[0].kind.resource.kind.lower()}/{name}"
+            f"{name} can mean {len(chosen)} custom resources: {names}; say which by --namespace,"
+            f" or by the kind, as {chosen[0].kind.resource.kind.lower()}/{name}"
         )
     where = f" in the namespace {namespace}" if namespace else ""
-    names = [each.manifest["metadata"]["name"] for each in known]
-    _, _, bare = name.rpartition("/")
+    keys = [Key.of(each.manifest) for each in known]
+    names = [each for key in keys for each in (key.name, str(key))]
     raise SubjectError(
-        f"there is no KnativeServing or KnativeEventing {name}{where}; {meant(bare, names)}"
+        f"there is no KnativeServing or KnativeEventing {name}{where}; {meant(name, names)}"
     )
 
 
 def choose(known: Iterable[Subject], name: str) -> list[Subject]:
-    """Those that a name may mean."""
-    kind, slash, bare = name.rpartition("/")
-    return [
-        each
-        for each in known
-        if each.manifest["metadata"]["name"] == bare and (not slash or is_kind(each.kind, kind))
-    ]
+    """Those that a name may mean: NAME, NAMESPACE/NAME, KIND/NAME, or all three."""
+    return [each for each in known if name in names_of(each, name)]
 
 
-def is_kind(kind: Kind, word: str) -> bool:
-    """Whether a word names a kind, in one of the ways in which people write kinds."""
-    resource, word = kind.resource, word.lower()
-    full = {resource.kind.lower(), resource.plural}
-    return word in full | {each.removeprefix("knative") for each in full} or word in {
-        f"{each}.{resource.group}" for each in full
-    }
+def names_of(subject: Subject, name: str) -> set[str]:
+    """All that a custom resource may be called; its kind in the spelling that is looked for."""
+    key = Key.of(subject.manifest)
+    names = {key.name, str(key)}
+    first = name.partition("/")[0]
+    if KIND_WORDS.get(first.lower()) == subject.kind.resource.kind:
+        names |= {f"{first}/{each}" for each in list(names)}
+    return names
 
 
 def title(subject: Subject) -> str:

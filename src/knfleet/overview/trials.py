@@ -13,13 +13,17 @@ from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.changes import Failure, Why
 from knfleet.apply.desired import crd_of
+from knfleet.apply.parts import items, part
 from knfleet.apply.plan import Step, Verdict
-from knfleet.apply.refs import CRD, JOB, NAMESPACE, Ref
+from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
 from knfleet.apply.refusals import reason_of, refusal
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
+HEALTH_PORT = "healthCheckNodePort"
+CHOSEN = "(chosen by the cluster)"
+"""In place of a port that the server picks: in a dry run it picks another than later."""
 
 
 class Trial(Struct, frozen=True):
@@ -80,6 +84,8 @@ async def one(client: Client, step: Step, coming: Coming) -> Trial:
         if why == Why.INVALID and before is not None and crd_of(desired) in coming.definitions:
             return Trial(step, before, laid_over(before, manifest))
         return Trial(step, before, failure=refusal(desired.ref, error))
+    if desired.ref.group_kind == SERVICE:
+        after = with_chosen(before or {}, after, manifest)
     return Trial(step, before, after)
 
 
@@ -98,6 +104,25 @@ def is_early(step: Step, error: KubeError, made: Collection[str]) -> bool:
         return ref.namespace in made
     # Rights cannot be compared with a role that is not there yet.
     return why == Why.NOT_ESTABLISHED or (ref.kind in BINDINGS and isinstance(error, NotFound))
+
+
+def with_chosen(before: Object, after: Object, manifest: Object) -> Object:
+    """A Service in which ports that the server picks anew are not told."""
+    spec = dict(part(after, "spec"))
+    known = {
+        each.get("nodePort")
+        for source in (before, manifest)
+        for each in items(source, "spec", "ports")
+    }
+    if "ports" in spec:
+        spec["ports"] = [
+            {**each, "nodePort": CHOSEN} if each.get("nodePort", 0) not in {0, *known} else each
+            for each in items(after, "spec", "ports")
+        ]
+    checked = {part(each, "spec").get(HEALTH_PORT) for each in (before, manifest)}
+    if spec.get(HEALTH_PORT) not in {None, *checked}:
+        spec[HEALTH_PORT] = CHOSEN
+    return {**after, "spec": spec}
 
 
 def laid_over(before: Object, manifest: Object) -> Object:

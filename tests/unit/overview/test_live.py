@@ -8,6 +8,7 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.conditions import READY
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.cli.status import View
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Refused
@@ -16,6 +17,7 @@ from knfleet.overview.reading import read_fleet
 from tests.fakes.clients import client_for
 from tests.fakes.fleet import Fleet
 from tests.unit.overview.samples import condition, install, managed, profile
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -62,3 +64,26 @@ async def test_a_change_on_the_hub_is_seen_without_asking(hub: Client, full: Fle
         assert len(live.objects().clusters) == 2
         assert full.hub.requests == []
         assert live.trouble == ""
+
+
+async def test_status_watch_prints_a_line_for_each_change(
+    hub: Client, full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pipe, what is new is told once; a kind that is missing is noted once."""
+    full.hub.put(CLUSTERS, managed("edge-1"))
+    lines: list[str] = []
+
+    def has_told(*words: str) -> bool:
+        lines.extend(capsys.readouterr().out.splitlines())
+        return any(all(word in line for word in words) for line in lines)
+
+    following_it = asyncio.create_task(View(hub, "", "text", None).follow())
+    try:
+        await until(lambda: has_told("ManagedCluster/edge-1 True"), "the first state is told")
+        full.hub.put(CLUSTERS, managed("edge-2", "Unknown"))
+        await until(lambda: has_told("ManagedCluster/edge-2 Unknown"), "the change is told")
+    finally:
+        following_it.cancel()
+        await asyncio.gather(following_it, return_exceptions=True)
+
+    assert len(lines) == 2
