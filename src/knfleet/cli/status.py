@@ -206,7 +206,8 @@ class View:
 
         if self.output == "yaml":
             click.echo("---\n" if is_live else "", nl=False)
-            click.echo(dump_all([msgspec.to_builtins(value)]), nl=False)
+            plain = msgspec.json.decode(msgspec.json.encode(value))
+            click.echo(dump_all([plain]), nl=False)
         elif is_live:
             click.echo(msgspec.json.encode(value))
         else:
