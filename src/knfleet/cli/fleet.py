@@ -191,6 +191,15 @@ def print_json(value: object) -> None:
     sys.stdout.write(encoded.decode() + "\n")
 
 
+def print_yaml(value: object) -> None:
+    """Print for programs that rather read YAML."""
+    import msgspec
+
+    from knfleet.kube.yaml import dump_all
+
+    click.echo(dump_all([msgspec.json.decode(msgspec.json.encode(value))]), nl=False)
+
+
 def print_manifests(objects: list[dict[str, Any]]) -> None:
     """Print what would be applied, without what is secret in it."""
     from knfleet.kube.yaml import dump_all

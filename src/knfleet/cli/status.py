@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completing import names_of_rows
-from knfleet.cli.fleet import cluster_options, connection_of, print_json, say
+from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -202,11 +202,9 @@ class View:
         """For programs: one document, or with --watch one for each change."""
         import msgspec
 
-        from knfleet.kube.yaml import dump_all
-
         if self.output == "yaml":
             click.echo("---\n" if is_live else "", nl=False)
-            click.echo(dump_all([msgspec.to_builtins(value)]), nl=False)
+            print_yaml(value)
         elif is_live:
             click.echo(msgspec.json.encode(value))
         else:
