@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.fleet import gates_of
 from knfleet.cli.operator import GoFlags, klog_options, switch
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -19,14 +20,12 @@ if TYPE_CHECKING:
     from knfleet.runtime.health import Bind
 
 TAKEN = (
-    "feature-gates",
     "kube-api-qps",
     "kube-api-burst",
     "hub-kubeconfig-secret",
     "addon-installation-namespace",
     "bootstrap-kubeconfigs",
     "hub-connection-timeout-seconds",
-    "reserved-cluster-claim-suffixes",
 )
 """Flags that say nothing to us."""
 FILE = click.Path(path_type=Path)
@@ -50,6 +49,8 @@ def taken_options(command: Any) -> Any:
 @click.option("--spoke-external-server-urls", "urls", default="", help="How the hub reaches it.")
 @click.option("--cluster-healthcheck-period", "period", default="1m", help="How often to look.")
 @click.option("--max-custom-cluster-claims", "claims", type=click.IntRange(0), default=20)
+@click.option("--reserved-cluster-claim-suffixes", "suffixes", default="", help="Always told.")
+@click.option("--feature-gates", "gates", multiple=True, help="As ClusterProperty=true.")
 @click.option("--client-cert-expiration-seconds", "lifetime", type=int, default=0)
 @click.option("--cluster-annotations", "annotations", default="", help="For the ManagedCluster.")
 @click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
@@ -124,7 +125,8 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
     """What the flags ask for, checked."""
     from knfleet.agent.names import Names
     from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, Settings
-    from knfleet.api.hub import AGENT_NAMESPACE
+    from knfleet.agent.status import Telling
+    from knfleet.api.hub import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
 
     check_name(options["cluster"])
     if options["auth"] != "csr":
@@ -135,6 +137,9 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
         raise click.UsageError(
             f"--client-cert-expiration-seconds: at least {LEAST_LIFETIME_SECONDS}, or 0"
         )
+    gates = dict(gates_of(",".join(options["gates"])))
+    reserved: str = options["suffixes"]
+    suffixes = tuple(suffix for suffix in reserved.split(",") if suffix)
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not options["kubeconfig"]
     here = around.home.namespace if is_pod else ""
     return Settings(
@@ -144,7 +149,9 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
         lifetime_seconds=options["lifetime"],
         annotations=annotations(options["annotations"]),
         client_configs=tuple(client_configs(options["urls"], around.spoke.endpoint)),
-        custom_claims=options["claims"],
+        telling=Telling(options["claims"], suffixes),
+        has_claims=gates.get(CLAIM_GATE, True),
+        has_properties=gates.get(PROPERTY_GATE, False),
         spoke=reachable(options["urls"], around.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],

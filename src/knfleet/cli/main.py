@@ -27,6 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "clusterset": Entry(
         "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
     ),
+    "detach": Entry("knfleet.cli.detach", "Take clusters out of their hub."),
     "doctor": Entry(
         "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
     ),
