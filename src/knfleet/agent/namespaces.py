@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from knfleet.agent.seat import Seat
 from knfleet.agent.status import is_accepted
-from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.api.cluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.standard import StandardCondition, put
@@ -23,7 +23,6 @@ from knfleet.runtime.logs import log
 
 MANAGER = "knfleet-agent-namespaces"
 LABEL_PREFIX = "clusterset.open-cluster-management.io/"
-NAMESPACE_AVAILABLE = "NamespaceAvailable"
 LOOK_SECONDS = 300.0
 RETRY_SECONDS = 30.0
 LONGEST_NAME = 63

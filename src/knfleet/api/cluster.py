@@ -52,6 +52,8 @@ AVAILABLE = "ManagedClusterConditionAvailable"
 CLOCK_SYNCED = "ManagedClusterConditionClockSynced"
 CERTIFICATE_ROTATED = "ClusterCertificateRotated"
 DELETING = "Deleting"
+NAMESPACE_AVAILABLE = "NamespaceAvailable"
+"""Of a namespace that a set wants on the cluster."""
 
 UNREACHABLE = "cluster.open-cluster-management.io/unreachable"
 UNAVAILABLE = "cluster.open-cluster-management.io/unavailable"

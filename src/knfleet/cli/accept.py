@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, on_cluster
+from knfleet.cli.fleet import cluster_options, connection_of, like, on_cluster
 from knfleet.cli.output import explained
-from knfleet.kube.errors import KubeError
+from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
     from knfleet.fleet.accepting import Accepted
@@ -64,6 +64,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
     """Accept one cluster; with --wait, as soon as it has asked."""
+    from knfleet.api.cluster import CLUSTERS
     from knfleet.fleet.accepting import NotAcceptable, Wish, accept, pending_requests
 
     said: str = options["requesters"]
@@ -81,8 +82,11 @@ async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Acc
     while True:
         try:
             return await accept(client, name, wish)
-        except NotAcceptable:
+        except NotAcceptable as error:
             if not options["wait"] or time.monotonic() > ends:
+                if isinstance(error.__cause__, NotFound):
+                    hint = await like(client, CLUSTERS, name)
+                    raise NotAcceptable(f"{error}; {hint}") from error
                 raise
         await asyncio.sleep(LOOK_SECONDS)
 

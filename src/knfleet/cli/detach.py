@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.completing import names_of_clusters
 from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, say
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 @cluster_options
 @click.option("--force", is_flag=True, help="It is gone for good: give up what is on it.")
-@click.argument("names", nargs=-1, required=True, metavar="CLUSTER...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="CLUSTER...", shell_complete=names_of_clusters
+)
 @explained(KubeError)
 def command(
     names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
