@@ -73,6 +73,8 @@ class Operator:
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
         self.controllers: list[KnativeController] = []
         self.has_crds = False
+        self.begun = asyncio.Event()
+        """Set when the controllers have begun to watch."""
         self.metrics_server: Health | None = None
 
     async def start(self, releases: Releases) -> None:
@@ -188,6 +190,7 @@ class Operator:
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
         Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
         spokes.join(self.manager)
+        self.begun.set()
 
     def connect_spokes(self) -> Spokes:
         """The spokes; they are connected to when controllers use them, and so by the leader."""
