@@ -8,6 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= 2
 ARGS ?=
+N ?= 100
 
 .PHONY: help
 help: ## list the targets
@@ -82,6 +83,10 @@ bench-knative: $(READY) ground ## measure the operator beside the Knative Operat
 .PHONY: bench-spokes
 bench-spokes: $(READY) ground ## the same on one spoke and on eight at once, and beside spokes that hang
 	@$(BIN)/python -m bench.spokes $(ARGS)
+
+.PHONY: scale
+scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)
+	@$(BIN)/python -m bench.scale --spokes $(N) $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again
