@@ -69,6 +69,14 @@ class Counts(Struct):
             max(self.busy_at, other.busy_at),
         )
 
+    def __sub__(self, before: "Counts") -> "Counts":
+        requests = {
+            verb: count - before.requests.get(verb, 0) for verb, count in self.requests.items()
+        }
+        return msgspec.structs.replace(
+            self, requests=requests, handshakes=self.handshakes - before.handshakes
+        )
+
 
 class Written(Struct, frozen=True):
     """What one client wrote on one spoke."""

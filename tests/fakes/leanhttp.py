@@ -116,11 +116,12 @@ class Served:
 
     def count(self, asked: Asked) -> None:
         """Count a request."""
-        is_probe, verb = asked.path == PROBE, asked.verb
+        is_probe = asked.path == PROBE
+        verb = "review" if asked.path.endswith("reviews") else asked.verb
         self.requests["probe" if is_probe else verb] += 1
         if not is_probe and verb != "watch":
             self.busy_at = time.time()
-        if verb in ("apply", "create", "patch", "delete") and "reviews" not in asked.path:
+        if verb in ("apply", "create", "patch", "delete"):
             now, agent = time.time(), asked.headers.get("user-agent", "")
             wrote = self.writers.get(agent)
             if wrote is None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from knfleet.access.providers import stamp_of
 from knfleet.kube.credentials import SKEW, Credential
 from knfleet.kube.execplugin import ExecPlugin
+from knfleet.kube.process import Run, run
 
 TURN_SECONDS = 1.0
 """How long a plugin counts as starting; after that, it may as well be waiting for something."""
@@ -48,9 +49,10 @@ class Turns:
 class PluginRuns:
     """The plugin of one spoke as a source of credentials, with what is known about its runs."""
 
-    def __init__(self, plugin: ExecPlugin, turns: Turns) -> None:
+    def __init__(self, plugin: ExecPlugin, turns: Turns, run: Run = run) -> None:
         self.plugin = plugin
         self.turns = turns
+        self.run = run
         self.count = 0
         self.failures = 0
         self.seconds = 0.0
@@ -70,7 +72,7 @@ class PluginRuns:
         try:
             async with self.turns.turn():
                 started = loop.time()
-                credential = await self.plugin.fetch()
+                credential = await self.plugin.fetch(self.run)
         except BaseException:
             self.failures += 1
             raise

@@ -34,6 +34,7 @@ from knfleet.kube.errors import (
     Unauthorized,
 )
 from knfleet.kube.options import SILENT, Observer, Use
+from knfleet.kube.process import Run, run
 from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
 
@@ -65,11 +66,16 @@ class Setup(Struct, frozen=True):
     """What all sessions are made with; nothing in it can be held by one of them."""
 
     turns: Turns
+    """Plugins that are started at once."""
+    connecting: Turns
+    """Connections that are made at once."""
     observe: Observer = SILENT
     before_write: Callable[[], None] = lambda: None
     minimum: str = versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
     timing: Timing = Timing()
+    run: Run = run
+    """How plugins are run."""
 
 
 NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
@@ -84,7 +90,7 @@ class Session:
         self.access = access
         self.setup = setup
         self.stirred = stirred
-        self.runs = PluginRuns(access.plugin, setup.turns)
+        self.runs = PluginRuns(access.plugin, setup.turns, setup.run)
         options = Options(observe=self, before_write=setup.before_write, gate=self)
         connection = Connection(cluster_name(profile), access.endpoint, self.runs)
         self.client = Client(connection, options)
@@ -124,7 +130,8 @@ class Session:
         """Keep the connection until cancelled, or until it leads to another cluster."""
         try:
             while self.ended is None:
-                await self.connect()
+                async with self.setup.connecting.turn():
+                    await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
                     await self.stay_up()
                 else:

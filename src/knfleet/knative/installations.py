@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from knfleet.access.login import Turns
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.apply.repair import Repair
 from knfleet.knative.installation import Installation
@@ -30,12 +31,15 @@ class Installations:
         reporter: Reporter,
         lifetime: Begin,
         look_again: LookAgain,
+        turns: Turns,
     ) -> None:
         self.kind = kind
         self.targets = targets
         self.reporter = reporter
         self.lifetime = lifetime
         self.look_again = look_again
+        self.turns = turns
+        """Who may make a pass now; see `knative.controllers`."""
 
     def of(self, record: Record, manifest: Object, target: Target) -> Installation:
         """What is on the target, as one that lives on between passes."""

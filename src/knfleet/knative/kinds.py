@@ -17,6 +17,9 @@ WAIT, ORPHAN = "wait", "orphan"
 TRIGGER = "reconcile.knative.dev/trigger"
 """On a custom resource: any new value has everything compared with the target itself."""
 
+BY_PLACE = "place"
+"""The index of custom resources by where they install."""
+
 Advice = Callable[[Knative, Sequence[Failure]], str]
 """What people can do about failures, where the kind knows more than the server's words."""
 
@@ -91,3 +94,13 @@ def profile_of(manifest: Object) -> Key | None:
     if not reference:
         return None
     return Key(str(reference.get("namespace", "")), str(reference.get("name", "")))
+
+
+def place_of(manifest: Object) -> str:
+    """Where a custom resource installs, in words that tell two places apart; empty on the hub."""
+    return str(profile_of(manifest) or "")
+
+
+def place_index(manifest: Object) -> list[str]:
+    """The place of a custom resource, for finding all that are installed there."""
+    return [place_of(manifest)]

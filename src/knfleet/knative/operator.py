@@ -10,6 +10,7 @@ from functools import partial
 from aiohttp import web
 from msgspec.structs import replace
 
+from knfleet.access.login import Turns
 from knfleet.access.providers import ProviderFile
 from knfleet.access.spokemetrics import watch_spokes
 from knfleet.access.spokes import Policy, Spokes
@@ -19,7 +20,13 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative import settings as configured
 from knfleet.knative.cleaning import Cleaner, World
-from knfleet.knative.controllers import KnativeController, Parts, count_conditions
+from knfleet.knative.controllers import (
+    AT_ONCE,
+    TURN_SECONDS,
+    KnativeController,
+    Parts,
+    count_conditions,
+)
 from knfleet.knative.eventing import EVENTING
 from knfleet.knative.gauges import Gauges
 from knfleet.knative.rendering import Renderer
@@ -175,6 +182,7 @@ class Operator:
             renderer,
             self.metrics,
             Tombstones(self.writer, self.settings.system_namespace),
+            Turns(AT_ONCE, TURN_SECONDS),
             Slots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
         )
