@@ -10,7 +10,6 @@ from functools import partial
 from aiohttp import web
 from msgspec.structs import replace
 
-from knfleet.access.login import Turns
 from knfleet.access.providers import ProviderFile
 from knfleet.access.spokemetrics import watch_spokes
 from knfleet.access.spokes import Policy, Spokes
@@ -47,6 +46,7 @@ from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
+from knfleet.runtime.turns import Turns
 
 HUB_SECONDS = 3.0
 """How long to wait before the hub is asked again."""
@@ -80,6 +80,8 @@ class Operator:
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
         self.controllers: list[KnativeController] = []
         self.has_crds = False
+        self.begun = asyncio.Event()
+        """Set when the controllers have begun to watch."""
         self.metrics_server: Health | None = None
 
     async def start(self, releases: Releases) -> None:
@@ -196,6 +198,7 @@ class Operator:
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
         Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
         spokes.join(self.manager)
+        self.begun.set()
 
     def connect_spokes(self) -> Spokes:
         """The spokes; they are connected to when controllers use them, and so by the leader."""
