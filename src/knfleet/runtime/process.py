@@ -6,6 +6,7 @@ which counts even while the event loop is stuck.
 
 import asyncio
 import faulthandler
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ Build = Callable[[Manager], Awaitable[None]]
 
 def run_process(build: Build, grace_seconds: float = GRACE_SECONDS) -> int:
     """Build a manager's components and run them; 0 when it was told to stop, 1 when it failed."""
+    allow_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
             return runner.run(serve(build, Manager(grace_seconds)))
@@ -76,6 +78,12 @@ def restore_signals() -> None:
     for number in SIGNALS:
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
+
+
+def allow_files() -> None:
+    """Have as many files open as the system lets us; every watch of every spoke is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
