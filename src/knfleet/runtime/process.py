@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from knfleet.runtime.leader import LostLeadership
 from knfleet.runtime.logs import log
@@ -83,7 +84,8 @@ def restore_signals() -> None:
 def allow_files() -> None:
     """Have as many files open as the system lets us; every watch of every spoke is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
