@@ -19,8 +19,8 @@ from knfleet.kube.client import Client
 from tests.conftest import Lend
 from tests.dashboards import RealHub
 from tests.fakes.sockets import free_port
+from tests.fleet.hubprocesses import HubProcess, kubeconfig
 from tests.fleet.operators import Hub, Operator
-from tests.fleet.test_hub_process import HubProcess, kubeconfig
 from tests.ground import Lent
 from tests.server.fleet import hubs
 from tests.waiting import until
