@@ -52,7 +52,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet plan -f serving.yaml
     knfleet plan knative-serving/knative --version 1.23
     knfleet plan --all --version 1.23 -o wide
-    knfleet plan -f serving.yaml --save plan.json && knfleet apply --plan plan.json
+    knfleet plan -f serving.yaml --save plan.json; knfleet apply --plan plan.json
     """
     if sum(map(bool, (name, options["filename"], options["every"]))) != 1:
         raise click.UsageError("say what to plan: the NAME of a custom resource, -f FILE or --all")
