@@ -141,7 +141,7 @@ class Feed:
         return [
             trouble
             for kind, informers in self.informers.items()
-            for trouble in sorted({trouble_of(kind, each) for each in informers} - {""})
+            for trouble in sorted(troubles_of(kind, informers) - {""})
         ]
 
     async def run(self) -> None:
@@ -177,6 +177,13 @@ class Feed:
         if self.alarm is not None:
             self.alarm.cancel()
             self.alarm = None
+
+
+def troubles_of(kind: Resource, informers: list[Informer]) -> set[str]:
+    """What is wrong with the watches of a kind."""
+    if not informers:
+        return {f"The hub is starting, and does not watch {kind} yet."}
+    return {trouble_of(kind, each) for each in informers}
 
 
 def trouble_of(kind: Resource, informer: Informer) -> str:
