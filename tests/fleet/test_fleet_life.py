@@ -39,6 +39,7 @@ from knfleet.kube.errors import Forbidden
 from knfleet.kube.informer import Change, Informer
 from tests.conftest import Lend
 from tests.fleet.agents import Agent, bootstrap_token, condition, prepare_spoke
+from tests.fleet.commands import done
 from tests.fleet.fleets import SMALL
 from tests.fleet.hubprocesses import HubProcess, kubeconfig
 from tests.fleet.operators import Hub
@@ -262,6 +263,11 @@ async def test_serving_follows_a_cluster_that_joined_by_itself(life: Life):
     await life.hub.ready(SERVINGS, "1.23.0")
     assert await life.token() not in life.process.said() + life.agent.said()
     await check_token(life)
+    # A person needs no flag: our own plugin reads the token that the agent handed over.
+    config, releases = life.hub.lent.kubeconfig, str(life.process.releases)
+    planned = await done(config, "plan", "--all", "--dir", releases)
+    assert "c1 (1.23.0)" in planned
+    assert "Nothing to do." in planned
     with pytest.raises(Attached, match="c1 has Knative by knative-serving/knative"):
         await detach(life.hub.client, "c1", force=False, seconds=20)
 

@@ -130,13 +130,16 @@ def reason_of(flag: str) -> str:
 
 
 def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
-    """The cluster that the flags name, else the current one."""
+    """The cluster that the flags name, else the current one; it is called like its context."""
+    from msgspec.structs import replace
+
+    from knfleet.api.meta import ClusterName
     from knfleet.kube.incluster import default_connection
     from knfleet.kube.kubeconfig import load
 
     found = load([kubeconfig], context) if kubeconfig else default_connection(context)
     remember(found, kubeconfig, context)
-    return found
+    return replace(found, cluster=ClusterName(context)) if context else found
 
 
 def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
@@ -216,6 +219,15 @@ def print_json(value: object) -> None:
 
     encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
     sys.stdout.write(encoded.decode() + "\n")
+
+
+def print_yaml(value: object) -> None:
+    """Print for programs that rather read YAML."""
+    import msgspec
+
+    from knfleet.kube.yaml import dump_all
+
+    click.echo(dump_all([msgspec.json.decode(msgspec.json.encode(value))]), nl=False)
 
 
 def print_manifests(objects: list[dict[str, Any]]) -> None:

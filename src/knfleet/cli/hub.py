@@ -32,12 +32,14 @@ def run(
     from knfleet.fleet.builtin import BuiltInProviders
     from knfleet.fleet.hub import HubSettings, build
     from knfleet.fleet.process import FleetOptions
+    from knfleet.plugins.inprocess import OwnPlugins
 
     parts = operator.prepared(kubeconfig, context, server, options)
     users = frozenset(name for names in auto_approved for name in names.split(",") if name)
     if parts["providers"] is None:
         environment = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig.absolute())}
         parts["providers"] = BuiltInProviders(environment)
+        parts["providers"].run_plugin = OwnPlugins()
     parts["settings"] = HubSettings(parts["settings"], FleetOptions(auto_approved_users=users))
     if options["web"] is None:
         operator.start(partial(build, **parts))
@@ -63,8 +65,16 @@ WEB = (
         help="Serve a dashboard; on 127.0.0.1:8787 unless said otherwise.",
     ),
     click.Option(["--web-actions", "actions"], is_flag=True, help="Allow actions in it."),
-    click.Option(["--web-tls-cert-file", "certificate"], type=click.Path(path_type=Path)),
-    click.Option(["--web-tls-private-key-file", "key"], type=click.Path(path_type=Path)),
+    click.Option(
+        ["--web-tls-cert-file", "certificate"],
+        type=click.Path(path_type=Path),
+        help="The dashboard's certificate.",
+    ),
+    click.Option(
+        ["--web-tls-private-key-file", "key"],
+        type=click.Path(path_type=Path),
+        help="The key of that.",
+    ),
     click.Option(
         ["--web-insecure-http", "plain"], is_flag=True, help="A proxy in front of it has TLS."
     ),

@@ -34,6 +34,11 @@ EXTERNAL_SECRET = "external-managed-kubeconfig"  # noqa: S105  a name
 EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
 ACCESS_ROLE = "knfleet:access"
+LOOKING = [
+    rule("", ["events", "pods"], ["get", "list"]),
+    rule("apps", ["replicasets"], ["get", "list"]),
+]
+"""What `knfleet status` and the dashboard show of workloads that are not well."""
 
 
 class JoinPlan(Struct, frozen=True):
@@ -150,9 +155,10 @@ def agent_roles(plan: JoinPlan) -> list[Object]:
 
 def access_objects(plan: JoinPlan) -> list[Object]:
     """The account whose token the hub gets, and what it may do."""
+    rules = [*local_rules(), *LOOKING]
     return [
         named("v1", "ServiceAccount", ACCESS_ACCOUNT, plan.namespace),
-        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": local_rules()},
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": rules},
         binding("ClusterRole", ACCESS_ROLE, ACCESS_ACCOUNT, plan.namespace),
     ]
 

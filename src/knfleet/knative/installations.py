@@ -11,9 +11,12 @@ from knfleet.knative.reporting import Reporter
 from knfleet.knative.targets import Target, Targets
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Lifetime
+from knfleet.runtime.turns import Turns
 
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""
+PROGRESS_SECONDS = 0.2
+"""The same for workloads on their way, of which people need not hear more often."""
 
 LookAgain = Callable[[Request, float], None]
 Begin = Callable[[str, Callable[[BaseException], None]], Lifetime]
@@ -30,12 +33,15 @@ class Installations:
         reporter: Reporter,
         lifetime: Begin,
         look_again: LookAgain,
+        turns: Turns,
     ) -> None:
         self.kind = kind
         self.targets = targets
         self.reporter = reporter
         self.lifetime = lifetime
         self.look_again = look_again
+        self.turns = turns
+        """Who may make a pass now; see `knative.controllers`."""
 
     def of(self, record: Record, manifest: Object, target: Target) -> Installation:
         """What is on the target, as one that lives on between passes."""
@@ -47,7 +53,9 @@ class Installations:
         request = Request(HUB, Key.of(manifest))
 
         def changed() -> None:
-            self.look_again(request, AT_ONCE_SECONDS)
+            installation = record.installation
+            is_ready = installation is not None and installation.is_ready()
+            self.look_again(request, 0.0 if is_ready else PROGRESS_SECONDS)
 
         def uprooted() -> None:
             log.warning("the anchor was changed or deleted", key=str(request.key))
