@@ -8,6 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= 2
 ARGS ?=
+N ?= 100
 
 .PHONY: help
 help: ## list the targets
@@ -109,6 +110,10 @@ bench-knative: $(READY) ground ## measure the operator beside the Knative Operat
 .PHONY: bench-timeline
 bench-timeline: $(READY) ground ## show every kind of request of an installation, and who uses how much CPU
 	@$(BIN)/python -m bench.timeline --floor $(ARGS)
+
+.PHONY: scale
+scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)
+	@$(BIN)/python -m bench.scale --spokes $(N) $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again

@@ -18,6 +18,7 @@ from knfleet.api.schema import in_words, without_nulls
 from knfleet.kube import yaml
 from knfleet.kube.execplugin import API_VERSIONS, unsupported
 from knfleet.kube.kubeconfig_entries import ExecBody
+from knfleet.kube.process import Run, run
 from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 1.0
@@ -127,6 +128,8 @@ class ProviderFile:
     def __init__(self, path: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self.path = path
         self.look_seconds = look_seconds
+        self.run_plugin: Run = run
+        """How the plugins are run."""
         self.providers: tuple[Provider, ...] = ()
         self.problem = ""
         """What is wrong with the file at the moment; empty when nothing is."""

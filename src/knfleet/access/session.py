@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from knfleet.access.login import PluginRuns, Turns
+from knfleet.access.login import PluginRuns
 from knfleet.access.preflight import Seen, kube_system_uid, look, objection
 from knfleet.access.reasons import (
     ACCESS_PROVIDER_FAILED,
@@ -34,8 +34,10 @@ from knfleet.kube.errors import (
     Unauthorized,
 )
 from knfleet.kube.options import SILENT, Observer, Use
+from knfleet.kube.process import Run, run
 from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
+from knfleet.runtime.turns import Turns
 
 
 class Timing(Struct, frozen=True):
@@ -65,11 +67,16 @@ class Setup(Struct, frozen=True):
     """What all sessions are made with; nothing in it can be held by one of them."""
 
     turns: Turns
+    """Plugins that are started at once."""
+    connecting: Turns
+    """Connections that are made at once."""
     observe: Observer = SILENT
     before_write: Callable[[], None] = lambda: None
     minimum: str = versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
     timing: Timing = Timing()
+    run: Run = run
+    """How plugins are run."""
 
 
 NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
@@ -84,7 +91,7 @@ class Session:
         self.access = access
         self.setup = setup
         self.stirred = stirred
-        self.runs = PluginRuns(access.plugin, setup.turns)
+        self.runs = PluginRuns(access.plugin, setup.turns, setup.run)
         options = Options(observe=self, before_write=setup.before_write, gate=self)
         connection = Connection(cluster_name(profile), access.endpoint, self.runs)
         self.client = Client(connection, options)
@@ -93,6 +100,8 @@ class Session:
         self.verdict = Verdict(Phase.CONNECTING)
         self.seen: Seen | None = None
         """What the spoke said when it was connected to last; None before the first time."""
+        self.is_queued = False
+        """Whether it waits for its turn to connect, which is no fault of the spoke."""
         self.answering = False
         self.troubles = 0
         """How often something went wrong."""
@@ -124,7 +133,10 @@ class Session:
         """Keep the connection until cancelled, or until it leads to another cluster."""
         try:
             while self.ended is None:
-                await self.connect()
+                self.is_queued = True
+                async with self.setup.connecting.turn():
+                    self.is_queued = False
+                    await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
                     await self.stay_up()
                 else:

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from knfleet.access.login import Turns
 from knfleet.access.providers import Provider, ProviderFile
 from knfleet.access.reasons import (
     CLUSTER_PROFILE_NOT_FOUND,
@@ -33,11 +32,16 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.kube.options import SILENT, Observer
+from knfleet.kube.process import run
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Component, Lifetime, Manager
+from knfleet.runtime.turns import Turns
 
 LOOK_SECONDS = 1.0
 """How often to see whether profiles can be read, as long as they could not."""
+CONNECTING, CONNECTING_SECONDS = 64, 2.0
+"""So many connections are made at once, but one that takes longer holds nobody up. When a thousand
+spokes come back together, they answer one after the other instead of all of them late."""
 RESTART_SECONDS = 10.0
 """How long a spoke is left alone after a fault of ours."""
 
@@ -79,7 +83,13 @@ class Spokes:
         self.providers = providers
         self.lifetime = lifetime
         self.setup = Setup(
-            Turns(), policy.observe, policy.before_write, policy.minimum, policy.timing
+            Turns(),
+            Turns(CONNECTING, CONNECTING_SECONDS),
+            policy.observe,
+            policy.before_write,
+            policy.minimum,
+            policy.timing,
+            run if providers is None else providers.run_plugin,
         )
         self.profiles = Informer(hub, PROFILES, trim=without_managed_fields)
         self.profiles.on_change(self.profile_changed)

@@ -32,12 +32,14 @@ def run(
     from knfleet.fleet.builtin import BuiltInProviders
     from knfleet.fleet.hub import HubSettings, build
     from knfleet.fleet.process import FleetOptions
+    from knfleet.plugins.inprocess import OwnPlugins
 
     parts = operator.prepared(kubeconfig, context, server, options)
     users = frozenset(name for names in auto_approved for name in names.split(",") if name)
     if parts["providers"] is None:
         environment = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig.absolute())}
         parts["providers"] = BuiltInProviders(environment)
+        parts["providers"].run_plugin = OwnPlugins()
     parts["settings"] = HubSettings(parts["settings"], FleetOptions(auto_approved_users=users))
     if options["web"] is None:
         operator.start(partial(build, **parts))

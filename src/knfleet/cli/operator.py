@@ -159,10 +159,12 @@ def prepared(
 def provider_file(path: str | None) -> "ProviderFile | None":
     """The access providers that a flag names; none when it names no file."""
     from knfleet.access.providers import ProviderFile
+    from knfleet.plugins.inprocess import OwnPlugins
 
     if not path:
         return None
     providers = ProviderFile(Path(path))
+    providers.run_plugin = OwnPlugins()
     providers.load()
     return providers
 

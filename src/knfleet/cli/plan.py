@@ -8,7 +8,7 @@ import click
 
 from knfleet.cli.bundle import chosen_folder, directory_option
 from knfleet.cli.completing import names_of_installs
-from knfleet.cli.fleet import cluster_options, connection_of, print_json, say
+from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
 from knfleet.cli.output import progress
 from knfleet.cli.status import provider_option
 
@@ -134,16 +134,13 @@ async def with_progress(planner: "Planner", subjects: "list[Subject]") -> "Plans
 
 def show(plans: "Plans", output: str) -> None:
     """Print plans."""
-    import msgspec
-
     from knfleet.cli import plantext
-    from knfleet.kube.yaml import dump_all
 
     match output:
         case "json":
             print_json(plans)
         case "yaml":
-            click.echo(dump_all([msgspec.to_builtins(plans)]), nl=False)
+            print_yaml(plans)
         case "name":
             click.echo("".join(f"{each}\n" for each in plantext.names(plans)), nl=False)
             for plan in plans.plans:

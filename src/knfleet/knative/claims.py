@@ -4,14 +4,14 @@ Who has begun stays first: the finalizer tells that, also after a restart. Among
 not, the oldest is first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from knfleet.api.meta import Key, Object
 from knfleet.knative.kinds import finalizers_of, profile_of, uid_of
 
 
 def holder(
-    manifest: Object, others: Iterable[Object], *, finalizer: str, claimed: frozenset[str]
+    manifest: Object, others: Iterable[Object], *, finalizer: str, claimed: Set[str]
 ) -> Object:
     """The custom resource that may install where this one wants to.
 

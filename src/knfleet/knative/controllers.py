@@ -12,7 +12,15 @@ from knfleet.api import conditions
 from knfleet.api.conditions import DEPENDENTS, READY
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
 from knfleet.knative.installations import Installations
-from knfleet.knative.kinds import Kind, finalizers_of, is_deleting, profile_of
+from knfleet.knative.kinds import (
+    BY_PLACE,
+    Kind,
+    finalizers_of,
+    is_deleting,
+    place_index,
+    place_of,
+    profile_of,
+)
 from knfleet.knative.reconcile import Reconciler
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.reporting import Reporter
@@ -27,11 +35,14 @@ from knfleet.runtime.events import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, Slots
+from knfleet.runtime.turns import Turns
 
 BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
 """Passes that fail as a whole fail because the hub does not answer; it should not be far away."""
 PASS_SECONDS = 900.0
-BY_PROFILE = "profile"
+AT_ONCE, TURN_SECONDS = 64, 2.0
+"""So many passes are made at once; one that takes longer, as on a spoke that is slow or hangs, goes
+on without holding anybody up."""
 
 
 class Parts(Struct, frozen=True):
@@ -42,6 +53,8 @@ class Parts(Struct, frozen=True):
     renderer: Renderer
     metrics: Metrics
     tombstones: Tombstones
+    turns: Turns
+    """Passes that are made at once; a thousand at once would all be late, and then fail."""
     slots: Slots = Slots()
     poll_seconds: float = POLL_SECONDS
 
@@ -56,7 +69,7 @@ class KnativeController:
             parts.client,
             kind.resource,
             trim=without_managed_fields,
-            indexes={BY_PROFILE: profile_index},
+            indexes={BY_PLACE: place_index},
         )
         self.events = Events(parts.client, kind.component, EventOptions(observe=parts.metrics))
         observer = parts.metrics.controller(name)
@@ -70,6 +83,7 @@ class KnativeController:
             reporter=Reporter(kind, parts.client, self.events, parts.metrics),
             lifetime=manager.lifetime,
             look_again=self.look_again,
+            turns=parts.turns,
         )
         self.reconciler = Reconciler(
             kind,
@@ -91,7 +105,7 @@ class KnativeController:
 
     def spoke_changed(self, profile: Key) -> None:
         """Look at everything on a spoke; a pass that waits for one that is lost is cut off."""
-        for manifest in self.resources.by_index(BY_PROFILE, str(profile)):
+        for manifest in self.resources.by_index(BY_PLACE, str(profile)):
             key = Key.of(manifest)
             record = self.reconciler.records.get(key)
             if record is not None and self.reconciler.targets.is_away(manifest):
@@ -107,9 +121,13 @@ class KnativeController:
         if change.new is None:
             # One that waited for its place may have it now.
             yield Request(HUB, change.key)
-            yield from (Request(HUB, Key.of(each)) for each in self.resources.items())
+            yield from (Request(HUB, Key.of(each)) for each in self.neighbours(change.old))
         elif change.old is None or self.is_news(change.old, change.new):
             yield Request(HUB, change.key)
+
+    def neighbours(self, manifest: Object | None) -> list[Object]:
+        """Custom resources that install where another one did."""
+        return [] if manifest is None else self.resources.by_index(BY_PLACE, place_of(manifest))
 
     def is_news(self, old: Object, new: Object) -> bool:
         """Whether a change of a custom resource is more than our own words."""
@@ -146,12 +164,6 @@ def cause(manifest: Object) -> tuple[object, ...]:
         is_deleting(manifest),
         meta.get("annotations") or {},
     )
-
-
-def profile_index(manifest: Object) -> Iterable[str]:
-    """The profile that a custom resource names, for finding all that name it."""
-    profile = profile_of(manifest)
-    return [] if profile is None else [str(profile)]
 
 
 def count_conditions(metrics: Metrics, controllers: Iterable[KnativeController]) -> None:

@@ -12,12 +12,12 @@ from functools import partial
 
 from knfleet.access.anchor import Root, is_intact
 from knfleet.api.core import CONFIG_MAPS
-from knfleet.api.meta import Object, Resource
+from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.changes import ChangeSet
 from knfleet.apply.desired import owner_reference
 from knfleet.apply.drift import Fights
 from knfleet.apply.engine import Engine
-from knfleet.apply.inventory import ApplySet
+from knfleet.apply.inventory import ApplySet, Inventory, Parent
 from knfleet.apply.observed import is_newer
 from knfleet.apply.readiness import Health, State, Summary
 from knfleet.apply.refs import JOB, GroupKind, Ref
@@ -257,7 +257,29 @@ class Installation:
 
     async def prune(self, objects: Sequence[Object]) -> ChangeSet:
         """Delete what an earlier release or setting has left."""
+        wanted = self.engine.wanted(objects)
+        pruner, parent = self.engine.pruner, self.engine.parents.parent
+        if pruner.pruned is None and parent is not None and wanted:
+            refs = frozenset(wanted)
+            if is_narrow(parent, refs, self.target.parent) and self.is_all_there_is(refs):
+                pruner.pruned = refs
         return await self.engine.prune(objects)
+
+    def is_all_there_is(self, refs: frozenset[Ref]) -> bool:
+        """Whether watches tell that the set has these members, and no other."""
+        for kind in {ref.group_kind for ref in refs}:
+            informer = self.watch.informer(kind)
+            if informer is None or not all(Ref.of(each) in refs for each in informer.items()):
+                return False
+        return True
+
+
+def is_narrow(parent: Parent, refs: frozenset[Ref], home: Key) -> bool:
+    """Whether the parent has room for these members, all done, and for no others."""
+    jobs = {str(ref.key) for ref in refs if ref.group_kind == JOB}
+    done = parent.inventory.done_jobs
+    needed = Inventory(namespaces=frozenset([home.namespace]), done_jobs=done).widened(refs)
+    return parent.is_marked and jobs <= done.keys() and parent.inventory == needed
 
 
 def is_custom(resource: Resource) -> bool:

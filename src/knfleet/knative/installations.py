@@ -11,6 +11,7 @@ from knfleet.knative.reporting import Reporter
 from knfleet.knative.targets import Target, Targets
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Lifetime
+from knfleet.runtime.turns import Turns
 
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""
@@ -32,12 +33,15 @@ class Installations:
         reporter: Reporter,
         lifetime: Begin,
         look_again: LookAgain,
+        turns: Turns,
     ) -> None:
         self.kind = kind
         self.targets = targets
         self.reporter = reporter
         self.lifetime = lifetime
         self.look_again = look_again
+        self.turns = turns
+        """Who may make a pass now; see `knative.controllers`."""
 
     def of(self, record: Record, manifest: Object, target: Target) -> Installation:
         """What is on the target, as one that lives on between passes."""

@@ -19,6 +19,9 @@ TRIGGER = "reconcile.knative.dev/trigger"
 PAUSED = "knfleet.dev/paused"
 """On a custom resource: `"true"` has the operator leave its target alone."""
 
+BY_PLACE = "place"
+"""The index of custom resources by where they install."""
+
 Advice = Callable[[Knative, Sequence[Failure]], str]
 """What people can do about failures, where the kind knows more than the server's words."""
 
@@ -98,3 +101,13 @@ def profile_of(manifest: Object) -> Key | None:
     if not reference:
         return None
     return Key(str(reference.get("namespace", "")), str(reference.get("name", "")))
+
+
+def place_of(manifest: Object) -> str:
+    """Where a custom resource installs, in words that tell two places apart; empty on the hub."""
+    return str(profile_of(manifest) or "")
+
+
+def place_index(manifest: Object) -> list[str]:
+    """The place of a custom resource, for finding all that are installed there."""
+    return [place_of(manifest)]

@@ -19,7 +19,13 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative import settings as configured
 from knfleet.knative.cleaning import Cleaner, World
-from knfleet.knative.controllers import KnativeController, Parts, count_conditions
+from knfleet.knative.controllers import (
+    AT_ONCE,
+    TURN_SECONDS,
+    KnativeController,
+    Parts,
+    count_conditions,
+)
 from knfleet.knative.eventing import EVENTING
 from knfleet.knative.gauges import Gauges
 from knfleet.knative.rendering import Renderer
@@ -40,6 +46,7 @@ from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
+from knfleet.runtime.turns import Turns
 
 HUB_SECONDS = 3.0
 """How long to wait before the hub is asked again."""
@@ -177,6 +184,7 @@ class Operator:
             renderer,
             self.metrics,
             Tombstones(self.writer, self.settings.system_namespace),
+            Turns(AT_ONCE, TURN_SECONDS),
             Slots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
         )

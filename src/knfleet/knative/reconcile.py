@@ -21,7 +21,16 @@ from knfleet.apply.refs import Ref
 from knfleet.knative import messages
 from knfleet.knative.claims import holder, same
 from knfleet.knative.installations import AT_ONCE_SECONDS, Installations
-from knfleet.knative.kinds import PAUSED, Kind, is_deleting, is_paused, profile_of, uid_of
+from knfleet.knative.kinds import (
+    BY_PLACE,
+    PAUSED,
+    Kind,
+    is_deleting,
+    is_paused,
+    place_of,
+    profile_of,
+    uid_of,
+)
 from knfleet.knative.records import Interrupted, Record
 from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.reporting import Reporter
@@ -81,7 +90,12 @@ class Reconciler:
         self.claimed: set[str] = set()
 
     async def reconcile(self, request: Request) -> Again:
-        """Bring one custom resource a step further."""
+        """Bring one custom resource a step further, when it is its turn."""
+        async with self.installations.turns.turn():
+            return await self.look_at(request)
+
+    async def look_at(self, request: Request) -> Again:
+        """The same, now."""
         manifest = self.resources.get(request.key)
         if manifest is None:
             self.forget(request.key)
@@ -134,9 +148,9 @@ class Reconciler:
         """The custom resource that may install where this one wants to."""
         return holder(
             manifest,
-            self.resources.items(),
+            self.resources.by_index(BY_PLACE, place_of(manifest)),
             finalizer=self.kind.finalizer,
-            claimed=frozenset(self.claimed),
+            claimed=self.claimed,
         )
 
     async def refuse(self, record: Record, manifest: Object, first: Object) -> Again:

@@ -24,7 +24,7 @@ from knfleet.kube.credentials import Credential, is_token
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import CredentialError
 from knfleet.kube.podroot import pod_path
-from knfleet.kube.process import OUTPUT_LIMIT, Ending, Finished, one_line, run
+from knfleet.kube.process import OUTPUT_LIMIT, Ending, Finished, Run, one_line, run
 
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -87,7 +87,7 @@ class ExecPlugin(Struct, frozen=True):
     install_hint: str = ""
     timeout_seconds: float = TIMEOUT_SECONDS
 
-    async def fetch(self) -> Credential:
+    async def fetch(self, run: Run = run) -> Credential:
         """What the plugin prints; raises `CredentialError` when it prints no usable credential."""
         if self.api_version not in API_VERSIONS:
             raise self.error(unsupported(self.api_version))

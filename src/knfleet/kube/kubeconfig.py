@@ -7,7 +7,7 @@ never shown, since any of them may be a secret.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,15 +50,19 @@ class Kubeconfig(Struct, frozen=True):
 
 
 def load(
-    paths: Sequence[Path] | None = None, context: str | None = None, cluster: str | None = None
+    paths: Sequence[Path] | None = None,
+    context: str | None = None,
+    cluster: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
 ) -> Connection:
     """The connection for a context, or for the current one, perhaps to another cluster.
 
     Files that are named must exist; without names, `KUBECONFIG` or `~/.kube/config` counts.
     """
-    config = read(paths)
+    config = read(paths, environ)
     if config.is_empty:
-        looked = listed(str(path) for path in paths or default_paths())
+        looked = listed(str(path) for path in paths or default_paths(environ))
         raise ConfigError(f"no kubeconfig: nothing is configured in {looked}; set KUBECONFIG")
     return connect(config, context, cluster)
 
@@ -68,16 +72,18 @@ def contexts(paths: Sequence[Path] | None = None) -> list[str]:
     return sorted(read(paths).contexts)
 
 
-def read(paths: Sequence[Path] | None = None) -> Kubeconfig:
+def read(
+    paths: Sequence[Path] | None = None, environ: Mapping[str, str] = os.environ
+) -> Kubeconfig:
     """All files together; of those that nobody named, the missing ones are skipped."""
     if paths:
         return merge([parse_file(path) for path in paths])
-    return merge([parse_file(path) for path in default_paths() if is_there(path)])
+    return merge([parse_file(path) for path in default_paths(environ) if is_there(path)])
 
 
-def default_paths() -> list[Path]:
+def default_paths(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Where kubectl looks."""
-    if listed := os.environ.get("KUBECONFIG", ""):
+    if listed := environ.get("KUBECONFIG", ""):
         return [Path(name) for name in dict.fromkeys(listed.split(os.pathsep)) if name]
     try:
         return [Path.home() / ".kube" / "config"]

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -40,6 +41,16 @@ class Finished(Struct, frozen=True):
     output: bytes
     complaint: str
     """The last words on standard error, on one line."""
+
+
+class Run(Protocol):
+    """A way to run a program to its end."""
+
+    async def __call__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float
+    ) -> Finished:
+        """Run it; raises `OSError` when it cannot be started."""
+        ...
 
 
 async def run(argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float) -> Finished:

@@ -50,6 +50,10 @@ class Asked(NamedTuple):
         return value
 
 
+Provide = Callable[[Asked, Mapping[str, str]], Json]
+"""What a plugin does: from a question and the environment to the status of the answer."""
+
+
 def asked(environ: Mapping[str, str]) -> Asked:
     """What the caller wants, as it says in the environment."""
     text = environ.get(EXEC_INFO, "")
@@ -131,13 +135,27 @@ def answer(question: Asked, status: Json) -> str:
     )
 
 
-def serve(name: str, provide: Callable[[Asked], Json]) -> None:
-    """Run a plugin: print its credential, or one line about what is wrong and exit with 1."""
+class Said(NamedTuple):
+    """What a plugin prints, and where."""
+
+    code: int
+    """Its exit code: with 0 the text is a credential, else one line about what is wrong."""
+    text: str
+
+
+def respond(name: str, provide: Provide, environ: Mapping[str, str]) -> Said:
+    """What a plugin says to what it is asked in an environment."""
     try:
-        question = asked(os.environ)
-        printed = answer(question, provide(question))
+        question = asked(environ)
+        return Said(0, answer(question, provide(question, environ)))
     except PluginError as error:
         line = " ".join(str(error).split())
-        sys.stderr.write(f"[{name}] {line}\n")
-        sys.exit(1)
-    sys.stdout.write(f"{printed}\n")
+        return Said(1, f"[{name}] {line}")
+
+
+def serve(name: str, provide: Provide) -> None:
+    """Run a plugin: print its credential, or one line about what is wrong and exit with 1."""
+    code, text = respond(name, provide, os.environ)
+    (sys.stderr if code else sys.stdout).write(f"{text}\n")
+    if code:
+        sys.exit(code)

@@ -85,7 +85,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Hub:
     host, port = environ.get(HOST), environ.get(PORT)
     if host and port and (folder / "token").is_file():
         return of_the_pod(folder, f"[{host}]" if ":" in host else host, port, environ)
-    return of_a_kubeconfig()
+    return of_a_kubeconfig(environ)
 
 
 def of_the_pod(folder: Path, host: str, port: str, environ: Mapping[str, str]) -> Hub:
@@ -110,7 +110,7 @@ def file_text(path: Path) -> str:
         return ""
 
 
-def of_a_kubeconfig() -> Hub:
+def of_a_kubeconfig(environ: Mapping[str, str]) -> Hub:
     """The cluster of the context that we are told of, else of the current one."""
     import asyncio
 
@@ -119,7 +119,7 @@ def of_a_kubeconfig() -> Hub:
     from knfleet.kube.tls import new_context
 
     try:
-        connection = kubeconfig.load(context=os.environ.get(CONTEXT_VARIABLE))
+        connection = kubeconfig.load(context=environ.get(CONTEXT_VARIABLE), environ=environ)
         credential = asyncio.run(connection.credentials.fetch())
         endpoint = connection.endpoint
         if endpoint.proxy_url or not endpoint.server.startswith("https://"):

@@ -8,6 +8,7 @@ may name neither.
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from knfleet.plugins import hub
@@ -27,7 +28,7 @@ REFUSED = {
 }
 
 
-def credential(question: Asked) -> Json:
+def credential(question: Asked, environ: Mapping[str, str]) -> Json:
     """What the kubeconfig's user logs in with."""
     if question.config is None:
         raise PluginError(
@@ -36,7 +37,7 @@ def credential(question: Asked) -> Json:
         )
     name = question.text("name", required=True)
     key = question.text("key", required=True)
-    cluster = hub.find()
+    cluster = hub.find(environ)
     namespace = question.text("namespace") or cluster.namespace
     where = f"secret {namespace}/{name}"
     config = load(hub.value(cluster, namespace, name, key), where)

@@ -5,6 +5,8 @@ plugin, `namespace`. A cluster without any configuration, when knfleet says for 
 it asks, is looked for under the profile's name: first here, then as `<name>-credentials` beside it.
 """
 
+from collections.abc import Mapping
+
 from knfleet.plugins import hub
 from knfleet.plugins.execcredential import Asked, Json, PluginError, serve, with_token
 
@@ -12,18 +14,18 @@ NAME = "secretreader"
 KEY = "token"
 
 
-def credential(question: Asked) -> Json:
+def credential(question: Asked, environ: Mapping[str, str]) -> Json:
     """The token for the cluster that is asked for."""
     if question.config is None:
-        return of_the_profile(question)
+        return of_the_profile(question, environ)
     name = question.text("clusterName", required=True)
-    cluster = hub.find()
+    cluster = hub.find(environ)
     namespace = question.text("namespace") or cluster.namespace
     found = hub.value(cluster, namespace, name, KEY)
     return with_token(found.strip(), f"secret {namespace}/{name}")
 
 
-def of_the_profile(question: Asked) -> Json:
+def of_the_profile(question: Asked, environ: Mapping[str, str]) -> Json:
     """The token for a ClusterProfile that says nothing to its plugin."""
     if question.profile is None:
         raise PluginError(
@@ -31,7 +33,7 @@ def of_the_profile(question: Asked) -> Json:
             "client.authentication.k8s.io/exec with a clusterName"
         )
     namespace, name = question.profile
-    cluster = hub.find()
+    cluster = hub.find(environ)
     places = ((cluster.namespace, name), (namespace, f"{name}-credentials"))
     for at, secret in places:
         if (data := cluster.secret(at, secret)) is not None:

@@ -188,9 +188,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_told(
         status_of(user_of(config, context, "secret a/b"), "secret a/b")
 
 
-def test_the_hub_may_be_another_context_than_the_current_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hub_may_be_another_context_than_the_current_one(tmp_path: Path) -> None:
     """A command with --context tells the plugins that it runs."""
     names = ("one", "two")
     config = {
@@ -202,8 +200,7 @@ def test_the_hub_may_be_another_context_than_the_current_one(
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in names],
     }
     (tmp_path / "config").write_text(json.dumps(config))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    environ = {"KUBECONFIG": str(tmp_path / "config")}
 
-    assert hub.find({}).server == "https://one.example"
-    monkeypatch.setenv(hub.CONTEXT_VARIABLE, "two")
-    assert hub.find({}).server == "https://two.example"
+    assert hub.find(environ).server == "https://one.example"
+    assert hub.find(environ | {hub.CONTEXT_VARIABLE: "two"}).server == "https://two.example"

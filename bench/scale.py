@@ -1,0 +1,204 @@
+"""One operator and many spokes: what it costs to install, restart, change, be disturbed and idle.
+
+    python -m bench.scale [--spokes 100] [--plugin secretreader|script] [--real] [--json FILE]
+
+The hub is a real API server with a ClusterProfile and a KnativeServing for each spoke; the spokes
+are fake API servers, each with a port, a CA and a token, in processes of their own. CPU is told in
+seconds of a core, since the spokes share this machine with what is measured. Everything has a time
+limit, and nothing is left afterwards.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.requests import READS, WRITES, by_verb, requests
+from tests.fleet import small_release
+from tests.ground import Pool
+from tests.peers.goproject import go_project
+from tests.peers.laboratory import Printed
+from tests.scale.stage import Stage, a_stage
+
+Figures = dict[str, float]
+MIB = 2**20
+IDLE_SECONDS = 60.0
+FLAPS = 3
+DOWN_SECONDS = 12.0
+UP_SECONDS = 8.0
+GOALS = {
+    ("restart to steady", "s"): 60.0,
+    ("idle", "RSS per spoke, MiB"): 1.0,
+    ("idle", "CPU, % of a core"): 10.0,
+}
+
+
+class Table:
+    """The figures of all phases."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.phases: dict[str, Figures] = {}
+
+    @asynccontextmanager
+    async def phase(self, name: str) -> AsyncGenerator[Figures, None]:
+        """Measure what happens in a block; what it adds itself comes first."""
+        stage, figures = self.stage, self.phases.setdefault(name, {})
+        asked, counts = await requests(stage.hub.client), await stage.farm.counts()
+        farm, began = stage.farm.cpu_seconds(), time.monotonic()
+        same = [each.process.pid for each in stage.operators if each.process]
+        before = stage.cost()
+        yield figures
+        now = [each.process.pid for each in stage.operators if each.process]
+        after, seconds = stage.cost(), time.monotonic() - began
+        used = after - before if now == same else after
+        figures.setdefault("s", seconds)
+        figures["operator CPU, s"] = used.cpu_seconds
+        figures["plugin CPU, s"] = used.plugin_seconds
+        figures["spokes' CPU, s"] = stage.farm.cpu_seconds() - farm
+        more, hub = await stage.farm.counts(), await requests(stage.hub.client) - asked
+        figures["handshakes per spoke"] = (more.handshakes - counts.handshakes) / stage.size
+        total = sum(more.requests.values()) - sum(counts.requests.values())
+        figures["requests per spoke"] = total / stage.size
+        figures["hub reads per s"] = by_verb(hub, READS) / seconds
+        figures["hub writes per s"] = by_verb(hub, WRITES) / seconds
+        figures["connections per spoke"] = more.connections / stage.size
+        figures["RSS, MiB"] = after.memory_bytes / MIB
+        figures["load"] = os.getloadavg()[0]
+        print(name, {key: round(value, 2) for key, value in figures.items()}, flush=True)
+
+
+async def measure(stage: Stage, limit: float, *, idle_seconds: float) -> dict[str, Figures]:
+    """All phases, one after the other."""
+    table = Table(stage)
+    await stage.start()
+    await stage.hub.client.version()
+    async with table.phase("empty"):
+        await asyncio.sleep(10)
+    empty = table.phases["empty"]["RSS, MiB"]
+    async with table.phase("install all") as figures:
+        figures["s"] = await stage.install(limit)
+        await stage.steady(limit)
+    async with table.phase("restart to steady") as figures:
+        figures["s"] = await stage.restart(limit)
+    async with table.phase("change all") as figures:
+        figures["s"] = await stage.change("changed", limit)
+        await stage.steady(limit)
+    async with table.phase("5 % flapping") as figures:
+        figures.update(await flap(stage, limit))
+    async with table.phase("idle") as figures:
+        before, began = stage.cost(), time.monotonic()
+        await asyncio.sleep(idle_seconds)
+        used, seconds = stage.cost() - before, time.monotonic() - began
+        figures["CPU, % of a core"] = 100 * used.cpu_seconds / seconds
+        memory = stage.cost().memory_bytes / MIB
+        figures["RSS per spoke, MiB"] = (memory - empty) / stage.size
+    return table.phases
+
+
+async def flap(stage: Stage, limit: float) -> Figures:
+    """Cut some spokes off and let them back, while a healthy one is changed again and again."""
+    names = [place.name for place in stage.farm.places]
+    random.seed(7)
+    flapping = random.sample(names, max(1, len(names) // 20))
+    healthy = [place for place in stage.farm.places if place.name not in set(flapping)]
+    waits: list[float] = []
+    for number in range(FLAPS):
+        await stage.farm.behave(flapping[::2], "cut")
+        await stage.farm.behave(flapping[1::2], "hung")
+        began = time.monotonic()
+        while time.monotonic() - began < DOWN_SECONDS:
+            word = f"{number}-{len(waits)}"
+            waits.append(await stage.change_one(random.choice(healthy).name, word, limit))
+            await asyncio.sleep(0.5)
+        await stage.farm.behave(flapping, "well")
+        await asyncio.sleep(UP_SECONDS)
+    back = time.time()
+    await stage.all_ready(limit)
+    done = await stage.steady(limit)
+    waits.sort()
+    return {
+        "back to steady, s": max(0.0, done - back),
+        "a change on a healthy spoke, median, s": waits[len(waits) // 2],
+        "a change on a healthy spoke, longest, s": waits[-1],
+    }
+
+
+async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Figures]:
+    """Set the stage, and measure."""
+    if arguments.real:
+        releases = (await go_project(Printed())).kodata
+    else:
+        (folder / "releases").mkdir()
+        releases = small_release.write(folder / "releases")
+    pool = Pool(folder / "ground")
+    try:
+        (lent,) = await pool.lend(1)
+        async with a_stage(
+            lent, folder, releases, spokes=arguments.spokes, plugin=arguments.plugin
+        ) as stage:
+            if arguments.real:
+                stage.spec = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
+            if arguments.latency:
+                await stage.farm.slow(arguments.latency / 1000)
+            limit = 120 + arguments.spokes * 1.5
+            return await measure(stage, limit, idle_seconds=arguments.idle)
+    finally:
+        pool.close()
+
+
+def table(phases: dict[str, Figures]) -> str:
+    """The figures as Markdown, a column for each phase."""
+    names: list[str] = []
+    for figures in phases.values():
+        names += [name for name in figures if name not in names]
+    lines = [row(("", *phases)), row(["---"] * (len(phases) + 1))]
+    for name in names:
+        cells = [shown(phases[phase].get(name), (phase, name)) for phase in phases]
+        lines.append(row((name, *cells)))
+    return "\n".join(lines)
+
+
+def shown(value: float | None, place: tuple[str, str]) -> str:
+    """A figure, with its goal if it has one."""
+    if value is None:
+        return ""
+    text = f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+    goal = GOALS.get(place)
+    return text if goal is None else f"{text} ({'≤' if value <= goal else 'not ≤'} {goal:g})"
+
+
+def row(cells: Sequence[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure one operator with many spokes.")
+    parser.add_argument("--spokes", type=int, default=100)
+    parser.add_argument("--plugin", choices=("secretreader", "script"), default="secretreader")
+    parser.add_argument("--real", action="store_true", help="Knative's own release, with Kourier")
+    parser.add_argument("--latency", type=float, default=0, help="of spokes, in milliseconds")
+    parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds")
+    parser.add_argument("--json", type=Path, help="where to keep all figures")
+    arguments = parser.parse_args()
+    before = os.getloadavg()
+    with tempfile.TemporaryDirectory(prefix="knfleet-scale-") as folder:
+        phases = asyncio.run(run(arguments, Path(folder)))
+    after = os.getloadavg()
+    print(f"{table(phases)}\n\n{arguments.spokes} spokes, {arguments.plugin};", end=" ")
+    print(f"load {before[0]:.1f} before, {after[0]:.1f} after; {os.cpu_count()} cores")
+    if arguments.json is not None:
+        result = {"spokes": arguments.spokes, "plugin": arguments.plugin, "phases": phases}
+        arguments.json.write_text(json.dumps(result | {"load": [before, after]}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

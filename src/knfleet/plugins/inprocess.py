@@ -1,0 +1,92 @@
+"""Our own plugins without a process for each run.
+
+Starting an interpreter costs a hundred times what a plugin does with it, and a thousand spokes log
+in at once after a restart. A program that is a start script of one of our plugins, for the very
+interpreter that runs here, would run the code that is here already: so that is called, in a thread,
+and what it says is taken as if it had been printed. Everything else is run as a program.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from knfleet.kube import process
+from knfleet.kube.process import Ending, Finished
+from knfleet.plugins import kubeconfig_secretreader, secretreader
+from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Provide, respond
+from knfleet.plugins.hub import CONTEXT_VARIABLE
+
+THREADS = 4
+SCRIPT_BYTES = 1024
+"""A start script is shorter than this."""
+STARTS = re.compile(rb"^from (knfleet\.plugins\.\w+) import main$", re.MULTILINE)
+OWN: Mapping[str, tuple[str, Provide]] = {
+    module.__name__: (module.NAME, module.credential)
+    for module in (secretreader, kubeconfig_secretreader)
+}
+HEEDED = frozenset({EXEC_INFO, PROFILE, CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"})
+"""Variables that our plugins are told by; others may change how an interpreter starts."""
+
+
+class OwnPlugins:
+    """Runs programs; those that are our own plugins, here."""
+
+    def __init__(self) -> None:
+        # Not the threads that all share: a hub that hangs must not keep others from rendering.
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="plugin")
+
+    async def __call__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float
+    ) -> Finished:
+        """The outcome of a program; raises `OSError` when it cannot be started."""
+        own = own_plugin(argv, env)
+        if own is None:
+            return await process.run(argv, env=env, timeout_seconds=timeout_seconds)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                said = await loop.run_in_executor(self.threads, respond, *own, env)
+        except TimeoutError:
+            return Finished(Ending.TIMED_OUT, -1, b"", "")
+        if said.code:
+            return Finished(Ending.EXITED, said.code, b"", process.one_line(said.text.encode()))
+        return Finished(Ending.EXITED, 0, said.text.encode(), "")
+
+
+def own_plugin(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, Provide] | None:
+    """The plugin of ours that a program is, if running it here makes no difference."""
+    if not is_plain(env):
+        return None
+    program, *arguments = argv
+    if arguments[:1] == ["-m"] and program == sys.executable and len(arguments) == 2:
+        return OWN.get(arguments[1])
+    return None if arguments else scripted(Path(program))
+
+
+def scripted(program: Path) -> tuple[str, Provide] | None:
+    """The plugin of ours that a start script runs."""
+    try:
+        with program.open("rb") as file:
+            script = file.read(SCRIPT_BYTES)
+    except OSError:
+        return None
+    first, _, rest = script.partition(b"\n")
+    found = STARTS.search(rest)
+    return OWN.get(found[1].decode()) if found is not None and is_ours(first) else None
+
+
+def is_ours(first_line: bytes) -> bool:
+    """Whether a script is run by the interpreter of the environment that this runs in."""
+    interpreter = Path(os.fsdecode(first_line.removeprefix(b"#!").strip()))
+    own = Path(sys.executable)
+    return interpreter.parent == own.parent and interpreter.name.startswith("python")
+
+
+def is_plain(env: Mapping[str, str]) -> bool:
+    """Whether an environment is ours, but for what a plugin is told."""
+    names = env.keys() | os.environ.keys()
+    return all(env.get(name) == os.environ.get(name) for name in names - HEEDED)
