@@ -40,7 +40,8 @@ from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
-from knfleet.runtime.health import Bind, Health, answer, bind_host
+from knfleet.runtime.binding import Bind, bind_host
+from knfleet.runtime.health import Health, answer
 from knfleet.runtime.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
