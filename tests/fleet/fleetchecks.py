@@ -113,7 +113,7 @@ async def check_lost(kubeconfig: Path, client: Client) -> None:
     assert "1 manifestworks (left) left in namespace gone" in said
     assert "`knfleet detach gone --force`" in said
     assert "gone is detached" in await done(kubeconfig, "detach", "gone", "--force")
-    assert "no ManagedCluster of that name" in await refused(kubeconfig, "detach", "gone")
+    assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
 
 
 def is_left(thing: Thing) -> bool:

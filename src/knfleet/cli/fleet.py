@@ -175,7 +175,7 @@ async def known(client: "Client", resource: "Resource", name: str) -> None:
         if "not found" not in error.message:
             raise
         hint = await like(client, resource, name)
-        text = f"{name}: there is no {resource.kind} of that name; {hint}"
+        text = f"{resource.kind} {name} does not exist; {hint}"
         raise click.ClickException(text) from error
 
 
