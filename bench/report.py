@@ -56,7 +56,7 @@ GOALS = {
     "edited Service repaired, s": Goal(most=2),
     "deleted Deployment made anew, s": Goal(most=2),
     "RSS with 8 spokes, MB": Goal(most=120),
-    "idle minute: reads": Goal(most=56),
+    "idle minute: reads": Goal(most=48),
     "idle minute: writes": Goal(most=0),
 }
 ALONE, BESIDE = "6 spokes to Ready, s", "6 spokes beside 2 that hang to Ready, s"
