@@ -7,6 +7,7 @@ is written before the uid was read again.
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -44,7 +45,9 @@ class Timing(Struct, frozen=True):
     """How often, and how long, in seconds."""
 
     probe: float = 10.0
-    """Between two probes of a spoke that is up."""
+    """Between two probes of a spoke that is up, at least."""
+    spread: float = 0.3
+    """At most so much longer, so that spokes that came up together are not probed together."""
     soonest: float = 1.0
     """Between two probes when something went wrong in between."""
     answer: float = 4.0
@@ -253,7 +256,8 @@ class Session:
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(self.keep_login())
             while self.answering:
-                await self.wait_woken(timing.probe - timing.soonest)
+                spread = random.uniform(0, timing.spread)  # noqa: S311  no secret
+                await self.wait_woken(timing.probe - timing.soonest + spread)
                 self.woken.clear()
                 await self.probe()
                 if self.answering:

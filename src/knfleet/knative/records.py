@@ -40,6 +40,8 @@ class Record:
         self.failures = 0
         self.announced = ""
         """The version whose installation was said to have begun."""
+        self.works_since: float | None = None
+        """When all workloads of a first installation were ready, by the loop's clock."""
         self.told: set[str] = set()
         """What was said once, and need not be said again."""
 
