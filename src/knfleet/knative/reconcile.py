@@ -52,8 +52,6 @@ RELEASE_SECONDS = 60.0
 """When to look again for release files that are not there."""
 GATED_SECONDS = 1.0
 """When to look again whether a webhook answers, beyond what watches tell."""
-FIRST_JOBS_SECONDS = 120.0
-"""How long Jobs of a first installation may take when everything else works."""
 REFUSED_SECONDS = 30.0
 """When to look again whether another hub has given up its place."""
 
@@ -281,10 +279,7 @@ class Reconciler:
         is_first = installation.is_first and record.status.version in ("", rendering.version)
         if not is_first or not messages.jobs(summary).waiting:
             return False
-        now = asyncio.get_running_loop().time()
-        if record.works_since is None and messages.workloads(summary).is_ready:
-            record.works_since = now
-        return record.works_since is None or now < record.works_since + FIRST_JOBS_SECONDS
+        return record.leaves_time(summary, asyncio.get_running_loop().time())
 
     def judge(
         self,
