@@ -100,22 +100,24 @@ def calm_since(evidence: Evidence, at: float) -> float | None:
     return max([term.at, *(span.end for span in evidence.troubled if span.end <= at)])
 
 
-def untrue(evidence: Evidence, said: Iterable[Said]) -> list[Violation]:
-    """Conditions that say True of a spoke that has not answered for half a minute.
+def unanswered_seconds(evidence: Evidence, spoke: str, at: float) -> float:
+    """How long a spoke has not answered at a moment, as far as a leader could know and tell.
 
-    Only time counts in which a leader could know and tell: since the present leader has the Lease,
-    and since neither the hub nor an operator was frozen, killed or cut off.
+    Only time counts since the present leader has the Lease, and since neither the hub nor an
+    operator was frozen, killed or cut off.
     """
+    spans = [span for span in evidence.silent.get(spoke, ()) if span.covers(at)]
+    calm = calm_since(evidence, at)
+    return at - max(spans[0].begin, calm) if spans and calm is not None else 0.0
+
+
+def untrue(evidence: Evidence, said: Iterable[Said]) -> list[Violation]:
+    """Conditions that say True of a spoke that has not answered for half a minute."""
     found: list[Violation] = []
     for each in said:
-        if each.status != "True" or each.type not in JUDGED_TYPES:
-            continue
-        spans = [span for span in evidence.silent.get(each.spoke, ()) if span.covers(each.at)]
-        calm = calm_since(evidence, each.at)
-        if not spans or calm is None:
-            continue
-        seconds = each.at - max(spans[0].begin, calm)
-        if seconds > SILENCE_SECONDS:
+        seconds = unanswered_seconds(evidence, each.spoke, each.at)
+        is_judged = each.type in JUDGED_TYPES and seconds > SILENCE_SECONDS
+        if is_judged and each.status == "True":
             text = f"{each.resource}: {each.type} is True, {seconds:.0f} s after {each.spoke} ended"
             found.append(Violation(each.at, UNTRUE, f"{text} to answer"))
     return found

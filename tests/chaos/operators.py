@@ -54,7 +54,7 @@ class Replica:
                 {"SYSTEM_NAMESPACE": SYSTEM_NAMESPACE},
             )
             await self.ended()
-            say(f"{self.name} ended: {last_words(processes.tail(self.log, 1))}")
+            say(f"{self.name} ended: {last_words(self.log)}")
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def ended(self) -> None:
@@ -71,8 +71,10 @@ class Replica:
                 os.kill(live.pid, blow)
 
 
-def last_words(line: str) -> str:
+def last_words(log: Path) -> str:
     """What a process logged last, as a sentence."""
+    lines = log.read_text(errors="replace").splitlines()
+    line = lines[-1] if lines else "it said nothing"
     try:
         logged = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -1,6 +1,6 @@
 """What is done to a fleet, and when: drawn from a seed, so that the same seed does the same again.
 
-Faults are dealt from a shuffled pack, so that each sort comes before any comes twice as often.
+Faults are dealt from shuffled packs, so that every sort comes before any comes again too often.
 Two faults never strike the same place at once, and the last part of the time is left in peace.
 """
 
@@ -115,30 +115,45 @@ class Busy:
             self.silent_until[target] = end
 
 
+class Pack:
+    """Some sorts of faults, dealt in random order, and shuffled again when all are played."""
+
+    def __init__(self, random: Random, sorts: Sequence[Sort]) -> None:
+        self.random = random
+        self.sorts = [sort for sort in sorts for _ in range(sort.cards)]
+        self.left: list[Sort] = []
+
+    def deal(self, busy: Busy, at: float) -> Sort | None:
+        """The next fault that can be played at a moment; None when all places are struck."""
+        if not self.left:
+            self.left = self.random.sample(self.sorts, len(self.sorts))
+        playable = [sort for sort in self.left if busy.free(sort, at)]
+        if not playable:
+            return None
+        self.left.remove(playable[0])
+        return playable[0]
+
+
 def plan(seed: int, minutes: float, spokes: Sequence[str], resources: Sequence[str]) -> Plan:
     """The faults of a run on some spokes and custom resources."""
     random = Random(seed)
     seconds = minutes * 60
     peace_at = seconds - min(PEACE_SECONDS, seconds / 3)
-    busy = Busy(
-        {
-            Place.SPOKE: spokes,
-            Place.OBJECTS: spokes,
-            Place.RESOURCE: resources,
-            Place.CENTRE: ["centre"],
-        }
-    )
+    targets = {
+        Place.SPOKE: spokes,
+        Place.OBJECTS: spokes,
+        Place.RESOURCE: resources,
+        Place.CENTRE: ["centre"],
+    }
+    busy = Busy(targets)
+    # The centre has a pack of its own: it is seldom free, and would hold the others up.
+    centre = Pack(random, [sort for sort in SORTS if sort.place is Place.CENTRE])
+    others = Pack(random, [sort for sort in SORTS if sort.place is not Place.CENTRE])
     steps: list[Step] = []
-    pack: list[Sort] = []
     at = FIRST_SECONDS
     while at < peace_at:
-        if not pack:
-            pack = [sort for sort in SORTS for _ in range(sort.cards)]
-            random.shuffle(pack)
-        playable = [sort for sort in pack if busy.free(sort, at)]
-        if playable:
-            sort = playable[0]
-            pack.remove(sort)
+        sort = centre.deal(busy, at) or others.deal(busy, at)
+        if sort is not None:
             target = random.choice(busy.free(sort, at))
             lasting = min(round(random.uniform(*sort.seconds), 1), round(peace_at - at, 1))
             busy.strike(sort, target, at + lasting)

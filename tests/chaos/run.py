@@ -113,7 +113,7 @@ class Run:
             "changes of the Lease": len(evidence.taken),
             "looks at conditions": self.watcher.looks,
             "silences": len(silent),
-            "silences over 30 s": sum(span.end - span.begin > 30 for span in silent),
+            "conditions judged of silent spokes": self.watcher.silent_looks,
             "removals": len(evidence.removed),
         }
 

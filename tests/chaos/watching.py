@@ -29,7 +29,8 @@ class Watcher:
         self.judged = 0
         """How many removals were judged."""
         self.looks = 0
-        """How often conditions were read."""
+        """How often conditions were read, and how often of a spoke that was silent for long."""
+        self.silent_looks = 0
 
     def convict(self, found: Iterable[Violation]) -> None:
         """Keep violations, and tell those that are new."""
@@ -88,9 +89,15 @@ class Watcher:
             for wanted in self.stage.wanted.values():
                 manifest = by_key.get(wanted.key.name)
                 if wanted.resource == resource and manifest is not None:
-                    said = conditions(wanted, manifest, at)
-                    self.convict(judges.untrue(self.stage.evidence, said))
+                    self.judge_conditions(wanted, manifest, at)
         self.looks += 1
+
+    def judge_conditions(self, wanted: Wanted, manifest: Object, at: float) -> None:
+        """Judge what one custom resource says."""
+        evidence = self.stage.evidence
+        self.convict(judges.untrue(evidence, conditions(wanted, manifest, at)))
+        seconds = judges.unanswered_seconds(evidence, wanted.spoke, at)
+        self.silent_looks += seconds > judges.SILENCE_SECONDS
 
     async def read_foreign(self, cluster: str) -> None:
         """Judge whether foreign objects are as they were."""
