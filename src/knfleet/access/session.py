@@ -33,7 +33,7 @@ from knfleet.kube.errors import (
     Unanswered,
     Unauthorized,
 )
-from knfleet.kube.options import SILENT, Observer, Use
+from knfleet.kube.options import SILENT, USER_AGENT, Observer, Use
 from knfleet.kube.process import Run, run
 from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
@@ -76,6 +76,7 @@ class Setup(Struct, frozen=True):
     timing: Timing = Timing()
     run: Run = run
     """How plugins are run."""
+    user_agent: str = USER_AGENT
 
 
 NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
@@ -91,7 +92,12 @@ class Session:
         self.setup = setup
         self.stirred = stirred
         self.runs = PluginRuns(access.plugin, setup.turns, setup.run)
-        options = Options(observe=self, before_write=setup.before_write, gate=self)
+        options = Options(
+            user_agent=setup.user_agent,
+            observe=self,
+            before_write=setup.before_write,
+            gate=self,
+        )
         connection = Connection(cluster_name(profile), access.endpoint, self.runs)
         self.client = Client(connection, options)
         self.probing = self.client.urgent

@@ -4,7 +4,8 @@ A pass follows from a new generation, a deletion, a changed annotation, a lost f
 that somebody else wrote, or a change on the target. Our own status writes cause none.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -31,7 +32,7 @@ from knfleet.knative.targets import Targets
 from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client
 from knfleet.kube.informer import Change, Informer, without_managed_fields
-from knfleet.runtime.controller import Controller, ControllerOptions
+from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.events import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
@@ -57,6 +58,8 @@ class Parts(Struct, frozen=True):
     """Passes that are made at once; a thousand at once would all be late, and then fail."""
     slots: Slots = Slots()
     poll_seconds: float = POLL_SECONDS
+    owns: Callable[[str], bool] | None = None
+    """Whether what is installed at a place is for this process to see to; None when all is."""
 
 
 class KnativeController:
@@ -93,9 +96,45 @@ class KnativeController:
             tombstones=parts.tombstones,
             poll_seconds=parts.poll_seconds,
         )
-        self.controller = Controller(name, self.reconciler.reconcile, options)
+        self.owns = parts.owns
+        self.controller = Controller(name, self.reconcile, options)
         self.controller.watches(self.resources.on_change, requests=self.requests)
         parts.metrics.watch_queue(name, self.controller.queue)
+
+    async def reconcile(self, request: Request) -> Again:
+        """Bring one custom resource a step further, if it is ours."""
+        if not self.is_ours(request.key):
+            self.reconciler.forget(request.key)
+            return Again.never()
+        return await self.reconciler.reconcile(request)
+
+    def is_ours(self, key: Key) -> bool:
+        """Whether a custom resource is for this process to see to; one that is gone always is."""
+        manifest = self.resources.get(key)
+        return self.owns is None or manifest is None or self.owns(place_of(manifest))
+
+    def take_up(self) -> None:
+        """Begin with custom resources that are ours now."""
+        for manifest in self.resources.items():
+            key = Key.of(manifest)
+            if key not in self.reconciler.records and self.is_ours(key):
+                self.controller.queue.add(Request(HUB, key))
+
+    async def let_go(self) -> None:
+        """Stop all work on custom resources that are not ours; nothing of it runs afterwards."""
+        tasks = self.controller.tasks
+        ending = [task for request, task in tasks.items() if not self.is_ours(request.key)]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        records = self.reconciler.records
+        theirs = [key for key in records if not self.is_ours(key)]
+        lifetimes = [records[key].lifetime for key in theirs]
+        for key in theirs:
+            self.reconciler.forget(key)
+        for lifetime in lifetimes:
+            if lifetime is not None:
+                await lifetime.ended.wait()
 
     def cluster_of(self, request: Request) -> ClusterName:
         """Whose slot a pass uses: a spoke that hangs holds its own, and no other."""
@@ -149,10 +188,10 @@ class KnativeController:
         self.controller.stop()
 
     def join(self, manager: Manager) -> None:
-        """Run as a part of a process: watch always, act only while it leads."""
+        """Run as a part of a process: watch always, act only while it leads, or on its share."""
         manager.add(self.resources, f"{self.kind.resource.kind} informer")
         manager.add(self.events, f"{self.kind.resource.kind} events")
-        manager.add(self, f"{self.kind.resource.kind} controller", leading=True)
+        manager.add(self, f"{self.kind.resource.kind} controller", leading=self.owns is None)
 
 
 def cause(manifest: Object) -> tuple[object, ...]:

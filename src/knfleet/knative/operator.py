@@ -4,7 +4,7 @@ logging → is Kubernetes new enough → election → health and metrics → CRD
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -39,12 +39,14 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.options import USER_AGENT
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
 from knfleet.runtime.health import Bind, Health, answer, bind_host
 from knfleet.runtime.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
+from knfleet.runtime.membership import Membership
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 
@@ -77,7 +79,9 @@ class Operator:
         self.client = Client(connection, self.options)
         self.writer = self.client
         """What controllers write with: it sends nothing while another process leads."""
+        self.leading_writer = self.client
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
+        self.membership: Membership | None = None
         self.controllers: list[KnativeController] = []
         self.has_crds = False
         self.metrics_server: Health | None = None
@@ -129,14 +133,34 @@ class Operator:
     async def elect(self) -> None:
         """Take part in the election, unless there is none."""
         if self.settings.disable_ha:
+            if self.settings.share_spokes:
+                raise SettingError("--share-spokes needs leader election; drop --disable-ha")
             return
         found = await self.config_map(self.settings.config_leader_election)
         options = LeaderOptions(configured.timing(configured.data_of(found)), observe=self.metrics)
         key = Key(self.settings.system_namespace, configured.LEASE)
         leader = Leader(self.client, key, options=options)
+        self.options = replace(self.options, user_agent=f"{USER_AGENT} {leader.identity}")
         self.manager.elect(leader)
-        self.writer = Client(self.connection, replace(self.options, before_write=leader.require))
-        self.manager.close_last(self.writer.close)
+        self.writer = self.leading_writer = self.fenced(leader.require)
+        if self.settings.share_spokes:
+            namespace = self.settings.system_namespace
+            self.membership = Membership(self.client, namespace, leader.identity)
+            self.manager.share(self.membership)
+            self.writer = self.fenced(self.membership.require)
+
+    def fenced(self, require: Callable[[], None]) -> Client:
+        """A client that writes only while something holds."""
+        client = Client(self.connection, replace(self.options, before_write=require))
+        self.manager.close_last(client.close)
+        return client
+
+    def owns(self, place: str) -> bool:
+        """Whether what is installed at a place is for this process to see to."""
+        membership, leader = self.membership, self.manager.leader
+        if membership is None or leader is None:
+            return True
+        return membership.owns(place) if place else leader.leads()
 
     def watch_settings(self) -> None:
         """Follow the ConfigMaps that may be changed while we run."""
@@ -175,7 +199,7 @@ class Operator:
         self.has_crds = True
         spokes = self.connect_spokes()
         hub_uid = await self.hub_uid()
-        targets = SpokeTargets(LocalTargets(self.writer), spokes, hub_uid)
+        targets = SpokeTargets(LocalTargets(self.leading_writer), spokes, hub_uid)
         parts = Parts(
             self.writer,
             targets,
@@ -185,6 +209,7 @@ class Operator:
             Turns(AT_ONCE, TURN_SECONDS),
             Slots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
+            None if self.membership is None else self.owns,
         )
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
@@ -196,6 +221,15 @@ class Operator:
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
         Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
         spokes.join(self.manager)
+        if self.membership is not None:
+            self.share(self.membership, spokes)
+
+    def share(self, membership: Membership, spokes: Spokes) -> None:
+        """Have everybody follow who has to do what; what is on the hub is the leader's."""
+        shared = SharedWork(self.controllers, spokes)
+        membership.join(shared)
+        shared.take_up()
+        self.manager.add(Once(shared.taken_up), "local custom resources", leading=True)
 
     def connect_spokes(self) -> Spokes:
         """The spokes; they are connected to when controllers use them, and so by the leader."""
@@ -206,6 +240,7 @@ class Operator:
             observe=self.metrics,
             before_write=self.writer.options.before_write,
             minimum=self.settings.minimum_kubernetes or configured.MINIMUM_KUBERNETES,
+            user_agent=self.options.user_agent,
         )
         return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
 
@@ -244,6 +279,29 @@ class Operator:
         """No use without an API server."""
         failing = [each.resources.failing for each in self.controllers]
         return next((str(each) for each in failing if each is not None), None)
+
+
+class SharedWork:
+    """All that this process does on its part of the spokes."""
+
+    def __init__(self, controllers: Sequence[KnativeController], spokes: Spokes) -> None:
+        self.controllers = controllers
+        self.spokes = spokes
+
+    def take_up(self) -> None:
+        """Begin with what is ours now."""
+        for controller in self.controllers:
+            controller.take_up()
+
+    async def taken_up(self) -> None:
+        """The same, as a component."""
+        self.take_up()
+
+    async def let_go(self) -> None:
+        """Stop everything on what is not ours; nothing of it runs afterwards."""
+        for controller in self.controllers:
+            await controller.let_go()
+        await self.spokes.let_go()
 
 
 class OperatorHealth(Health):

@@ -8,6 +8,7 @@ what is another's from now on. A process that cannot renew its Lease ends, as a 
 import asyncio
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -77,6 +78,7 @@ class Membership:
         self.version = ""
         self.acquired = microtime(options.wall())
         self.failing: KubeError | None = None
+        self.told: object = None
 
     def join(self, holder: Holder) -> None:
         """Have somebody told of what is ours."""
@@ -122,7 +124,9 @@ class Membership:
                 self.party.observe(await self.read(), self.clock())
             await self.adapt(self.party.view(self.clock()))
             await self.renew()
-            self.party.has_read(await self.read(), self.clock())
+            leases = await self.read()
+            self.party.has_read(leases, self.clock())
+            await self.tidy(leases)
         except KubeError as error:
             if self.failing is None:
                 log.warning("membership not renewed", lease=str(self.key), error=str(error))
@@ -131,8 +135,25 @@ class Membership:
             self.failing = None
         if was_member:
             self.require()
-        for holder in self.holders:
-            holder.take_up()
+        self.tell()
+
+    async def tidy(self, leases: list[Object]) -> None:
+        """Delete Leases of members that were gone long ago."""
+        for lease in leases:
+            if is_forgotten(lease, self.options.wall()):
+                with suppress(NotFound, Conflict):
+                    uid = lease["metadata"]["uid"]
+                    await self.client.delete(LEASES, Key.of(lease), uid=uid)
+
+    def tell(self) -> None:
+        """Tell everybody what is ours, if that may be something else than before."""
+        now, party = self.clock(), self.party
+        views = {name: seen.view for name, seen in party.seen.items() if party.is_live(name, now)}
+        news = (party.published, party.read_after, views)
+        if news != self.told:
+            self.told = news
+            for holder in self.holders:
+                holder.take_up()
 
     async def adapt(self, view: View) -> None:
         """Let go of what is another's in a view that is to be published."""

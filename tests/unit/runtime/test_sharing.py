@@ -10,6 +10,7 @@ from knfleet.runtime.sharing import TIMING, VIEW, Party, View, owner
 
 THINGS = [f"fleet/spoke{number}" for number in range(24)]
 MEMBERS = ("a", "b", "c", "d")
+PAUSES = (0.0, 0.01, 0.1, 0.1, 0.1, 0.3, 2.0)
 
 
 class Server:
@@ -78,7 +79,7 @@ class Member:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(MEMBERS), st.sampled_from([0.0, 0.5, 2.0])), max_size=120),
+    st.lists(st.tuples(st.sampled_from(MEMBERS), st.sampled_from(PAUSES)), max_size=160),
     st.integers(0, 100),
 )
 def test_no_two_work_on_the_same_whatever_the_order_of_their_steps(

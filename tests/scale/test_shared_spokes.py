@@ -1,0 +1,70 @@
+"""Three operators share the spokes of one hub; no spoke is ever written by two of them at once."""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+from tests.fakes.farm import Written
+from tests.fleet import small_release
+from tests.ground import Lent
+from tests.scale.stage import Stage, a_stage
+
+SPOKES = int(os.environ.get("KNFLEET_SPOKES", "20"))
+LIMIT_SECONDS = 90 + 2.0 * SPOKES
+SERVED_SECONDS = 20.0
+"""After a process died, its spokes are another's within that time."""
+FLAGS = ("--share-spokes",)
+
+
+def by_spoke(written: list[Written]) -> dict[str, list[Written]]:
+    """Who wrote on each spoke, in order of time."""
+    found: defaultdict[str, list[Written]] = defaultdict(list)
+    for each in sorted(written, key=lambda each: each.first):
+        found[each.spoke].append(each)
+    return found
+
+
+def overlapping(written: list[Written]) -> list[str]:
+    """Spokes on which one began to write before another had ended."""
+    return [
+        spoke
+        for spoke, writers in by_spoke(written).items()
+        if any(one.last >= other.first for one, other in zip(writers, writers[1:], strict=False))
+    ]
+
+
+async def shares(stage: Stage) -> dict[str, set[str]]:
+    """The spokes of each operator that wrote."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for each in await stage.farm.written():
+        found[each.who].add(each.spoke)
+    return found
+
+
+async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, tmp_path: Path):
+    """Each works on its part; a part that nobody has any more is shared out among the others."""
+    (tmp_path / "releases").mkdir()
+    releases = small_release.write(tmp_path / "releases")
+    async with a_stage(lent, tmp_path, releases, spokes=SPOKES) as stage:
+        for number in range(3):
+            await stage.start(*FLAGS, number=number)
+        await stage.install(LIMIT_SECONDS)
+        await stage.steady(LIMIT_SECONDS)
+        before = await shares(stage)
+        victim, *others = stage.operators
+
+        await victim.kill()
+        stage.operators = others
+        taken = await stage.change("after", SERVED_SECONDS)
+        await stage.start(*FLAGS, number=3)
+        await stage.steady(LIMIT_SECONDS)
+        await stage.change("joined", LIMIT_SECONDS)
+
+        written = await stage.farm.written()
+        assert len(before) == 3
+        assert sorted(name for share in before.values() for name in share) == sorted(
+            place.name for place in stage.farm.places
+        )
+        assert taken < SERVED_SECONDS
+        assert overlapping(written) == []
+        assert len({each.who for each in written}) == 4
