@@ -32,7 +32,7 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 	@$(BIN)/knfleet demo $(ARGS)
 
 .PHONY: test
-test: check ground ## run every check and every test
+test: check ground chromium ## run every check and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: e2e
@@ -63,9 +63,35 @@ fmt: $(READY) ## format and fix what can be fixed
 ground: $(READY) ## find or build etcd, kube-apiserver, kube-controller-manager, kubectl
 	@$(BIN)/knfleet dev binaries --quiet
 
+.PHONY: chromium
+chromium: ## find the browser that tests look at the dashboard with, or install it
+	@command -v chromium chromium-browser google-chrome >/dev/null && exit 0; \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    apt-get install -y -q --no-install-recommends chromium >/dev/null 2>&1 \
+	      || { apt-get update -q >/dev/null && apt-get install -y -q --no-install-recommends chromium >/dev/null; }; \
+	  else \
+	    echo "no chromium on the PATH; install it, on Debian by: sudo apt-get install chromium" >&2; exit 1; \
+	  fi
+
 .PHONY: chart
 chart: $(READY) ## write the generated files of the Helm chart again
 	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
+
+.PHONY: docs
+docs: $(READY) reasons ## write the generated pages of the documentation again
+	@$(BIN)/python -m knfleet.cli.reference docs/commands.md
+
+.PHONY: reasons
+reasons: $(READY) ## write docs/reasons.md again
+	@$(BIN)/python -m knfleet.overview.reasons docs/reasons.md
+
+.PHONY: site
+site: $(READY) ## build the site of the documentation below site/
+	@$(BIN)/zensical build --strict
+
+.PHONY: recording
+recording: $(READY) ground ## type commands on real clusters and draw what they print, for the README
+	@$(BIN)/python -m tools.recording docs/images
 
 .PHONY: bench
 bench: bench-client bench-knative bench-spokes ## measure, beside what others need for the same
@@ -98,5 +124,5 @@ requirements: $(READY) ## pin the newest dependencies again
 
 .PHONY: clean
 clean: ## remove what the other targets made in this tree
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist site .cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -147,7 +147,7 @@ async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Figures]
                 stage.spec = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
             if arguments.latency:
                 await stage.farm.slow(arguments.latency / 1000)
-            limit = 120 + arguments.spokes * 1.0
+            limit = 120 + arguments.spokes * 1.5
             return await measure(stage, limit, idle_seconds=arguments.idle)
     finally:
         pool.close()

@@ -71,6 +71,18 @@ def matches(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, got, re.DOTALL) is not None
 
 
+HIDDEN = ("KUBECONFIG", "KO_DATA_PATH", "SYSTEM_NAMESPACE")
+"""Variables of the one who runs the tests that a reader does not have."""
+
+
+def surroundings(folder: Path, *tools: Path, **variables: str) -> dict[str, str]:
+    """The variables of a reader with a data folder of their own, and some programs at hand."""
+    inherited = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    path = [*(str(tool.parent) for tool in tools), os.environ["PATH"]]
+    own = {"PATH": os.pathsep.join(path), "XDG_DATA_HOME": str(folder / "data")}
+    return inherited | own | variables
+
+
 class Reader:
     """Somebody who follows a page in a folder of their own, in one shell."""
 

@@ -28,4 +28,4 @@ async def test_the_page_about_fleets_can_be_followed(lend: Lend, small_root: Pat
 
     typed = await Reader(tmp_path, environment).follow(PAGE)
 
-    assert typed == 6
+    assert typed == 7

@@ -9,6 +9,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.apply.parts import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
 from knfleet.dev.reset import contents
+from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import KubeError
 from tests.fleet.expected import difference, members, serving_refs
@@ -90,6 +91,44 @@ async def test_a_fight_is_named_and_slowed(knative_hub: Hub, small: Operator) ->
     assert (await small.metrics())[REPAIRS] >= 3
     await hub.tells("Fight", "'stubborn'", "data.version", "ConfigMap knative-serving/config-net")
     await until(is_ours, "it is repaired all the same, later")
+
+
+async def test_a_paused_installation_is_left_alone(knative_hub: Hub, small: Operator) -> None:
+    """Neither repaired nor upgraded, and it says so; without the annotation all is made good."""
+    hub = knative_hub
+    await hub.create(SERVINGS, version="1.22.0", ingress={})
+    await hub.ready(SERVINGS, "1.22.0")
+    key = Key("knative-serving", "config-network")
+    cr = Key("knative-serving", "knative")
+
+    async def annotate(**values: str | None) -> None:
+        named = {"pause": PAUSED, "trigger": TRIGGER}
+        annotations = {named[name]: value for name, value in values.items()}
+        await hub.client.patch(SERVINGS, cr, {"metadata": {"annotations": annotations}})
+
+    await annotate(pause="true")
+    await hub.says(SERVINGS, "Paused", PAUSED, status="True")
+    await hub.client.patch(CONFIG_MAPS, key, {"data": {"version": "theirs"}})
+    await hub.change(SERVINGS, version="1.23.0")
+    before = await small.passes()
+    await annotate(trigger="now")
+
+    async def has_looked() -> bool:
+        return await small.passes() > before
+
+    await until(has_looked, "the operator looks at it")
+    found = await hub.client.get(CONFIG_MAPS, key.name, key.namespace)
+    assert found["data"]["version"] == "theirs"
+    paused = await hub.get(SERVINGS)
+    assert paused["status"]["version"] == "1.22.0"
+    assert paused["status"]["observedGeneration"] < paused["metadata"]["generation"]
+
+    await annotate(pause=None)
+
+    ready = await hub.ready(SERVINGS, "1.23.0")
+    assert "Paused" not in [each["type"] for each in ready["status"]["conditions"]]
+    found = await hub.client.get(CONFIG_MAPS, key.name, key.namespace)
+    assert found["data"]["version"] == "1.23.0"
 
 
 async def test_the_refs_of_the_small_release_are_all_there(

@@ -60,4 +60,4 @@ async def test_those_that_cannot_be_installed_do_not_stop_others(
     await hub.delete(SERVINGS, "bad")
     await hub.gone(SERVINGS, "bad")
     await hub.delete(SERVINGS, "remote")
-    await hub.says(SERVINGS, "TargetClusterResolved", "disabled", name="remote")
+    await hub.gone(SERVINGS, "remote")

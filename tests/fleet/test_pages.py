@@ -1,6 +1,5 @@
 """The pages of the documentation, followed from the first command to the last."""
 
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from knfleet.dev.clusters import Ground
 from knfleet.dev.folder import Folder
-from tests.documents import Reader
+from tests.documents import Reader, surroundings
 from tests.ground import kubectl
 from tests.helm import helm_binary
 
@@ -22,14 +21,8 @@ ROOT = Path(__file__).parents[2]
 async def reader(tmp_path: Path, helm_binary: Path) -> AsyncIterator[Reader]:
     """Somebody in the project's folder, with its commands and a data folder of their own."""
     (tmp_path / "charts").symlink_to(ROOT / "charts")
-    folders = [Path(kubectl()).parent, helm_binary.parent, Path(sys.executable).parent]
-    hidden = ("KUBECONFIG", "KO_DATA_PATH", "SYSTEM_NAMESPACE")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment |= {
-        "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
-        "XDG_DATA_HOME": str(tmp_path / "data"),
-    }
-    yield Reader(tmp_path, environment)
+    tools = (Path(kubectl()), helm_binary, Path(sys.executable))
+    yield Reader(tmp_path, surroundings(tmp_path, *tools))
     for state in list((tmp_path / "data").rglob("state.json")):
         Ground(Folder(state.parent)).down()
 

@@ -171,7 +171,13 @@ class Stage:
         operator = Operator(self.hub.lent.kubeconfig, self.releases, log)
         self.operators.append(operator)
         file = f"--clusterprofile-provider-file={self.providers}"
-        await operator.start(*(flags or ("--disable-ha",)), file, SYSTEM_NAMESPACE=FLEET)
+        # Installed programs are compiled; the first start compiles this one for all others.
+        compiled = {
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(self.folder / "compiled"),
+        }
+        chosen = flags or ("--disable-ha",)
+        await operator.start(*chosen, file, SYSTEM_NAMESPACE=FLEET, **compiled)
         return operator
 
     async def stop(self) -> None:

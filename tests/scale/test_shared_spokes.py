@@ -1,5 +1,6 @@
 """Three operators share the spokes of one hub; no spoke is ever written by two of them at once."""
 
+import itertools
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -29,7 +30,7 @@ def overlapping(written: list[Written]) -> list[str]:
     return [
         spoke
         for spoke, writers in by_spoke(written).items()
-        if any(one.last >= other.first for one, other in zip(writers, writers[1:], strict=False))
+        if any(one.last >= other.first for one, other in itertools.pairwise(writers))
     ]
 
 

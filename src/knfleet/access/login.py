@@ -1,16 +1,9 @@
-"""Running the plugin of one spoke: when, how often, and how long it took.
-
-Plugins are programs, so a thousand spokes that start together would start a thousand of them. They
-take turns; but a turn is short, whatever the plugin does with it, so that plugins which hang hold
-nobody up.
-"""
+"""Running the plugin of one spoke: when, how often, and how long it took."""
 
 import asyncio
 import math
 import os
 import shutil
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,32 +11,10 @@ from knfleet.access.providers import stamp_of
 from knfleet.kube.credentials import SKEW, Credential
 from knfleet.kube.execplugin import ExecPlugin
 from knfleet.kube.process import Run, run
+from knfleet.runtime.turns import Turns
 
-TURN_SECONDS = 1.0
-"""How long a plugin counts as starting; after that, it may as well be waiting for something."""
 AHEAD_SECONDS = 60.0
 """How long before a credential is needed the next one is fetched, at most."""
-
-
-class Turns:
-    """Lets so many plugins start at once."""
-
-    def __init__(self, places: int = 0, turn_seconds: float = TURN_SECONDS) -> None:
-        self.free = asyncio.Semaphore(places or max(8, 4 * (os.cpu_count() or 1)))
-        self.turn_seconds = turn_seconds
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None, None]:
-        """Wait for a turn; it ends with the block, or before."""
-        await self.free.acquire()
-        ending = asyncio.get_running_loop().call_later(self.turn_seconds, self.free.release)
-        try:
-            yield
-        finally:
-            # A timer that has gone off has given the turn back already.
-            if ending.when() > asyncio.get_running_loop().time():
-                ending.cancel()
-                self.free.release()
 
 
 class PluginRuns:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from knfleet.access.login import PluginRuns, Turns
+from knfleet.access.login import PluginRuns
 from knfleet.access.preflight import Seen, kube_system_uid, look, objection
 from knfleet.access.reasons import (
     ACCESS_PROVIDER_FAILED,
@@ -37,6 +37,7 @@ from knfleet.kube.options import SILENT, USER_AGENT, Observer, Use
 from knfleet.kube.process import Run, run
 from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
+from knfleet.runtime.turns import Turns
 
 
 class Timing(Struct, frozen=True):
@@ -105,6 +106,8 @@ class Session:
         self.verdict = Verdict(Phase.CONNECTING)
         self.seen: Seen | None = None
         """What the spoke said when it was connected to last; None before the first time."""
+        self.is_queued = False
+        """Whether it waits for its turn to connect, which is no fault of the spoke."""
         self.answering = False
         self.troubles = 0
         """How often something went wrong."""
@@ -136,7 +139,9 @@ class Session:
         """Keep the connection until cancelled, or until it leads to another cluster."""
         try:
             while self.ended is None:
+                self.is_queued = True
                 async with self.setup.connecting.turn():
+                    self.is_queued = False
                     await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
                     await self.stay_up()

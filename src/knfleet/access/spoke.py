@@ -212,18 +212,30 @@ class Spoke:
         if even_unhealthy and not self.despite:
             self.despite = True
             self.moved.set()
-        try:
-            async with asyncio.timeout(self.setup.timing.patience):
-                while (outcome := self.outcome(even_unhealthy=even_unhealthy)) is None:
-                    if self.is_last_call:
-                        raise provider_closed()
-                    await self.changed.wait()
-        except TimeoutError:
-            outcome = self.why_not_yet()
+        while (outcome := self.outcome(even_unhealthy=even_unhealthy)) is None:
+            if self.is_last_call:
+                raise provider_closed()
+            if not await self.wait_changed() and not self.is_queued():
+                # Whatever came while this process was busy elsewhere counts.
+                outcome = self.outcome(even_unhealthy=even_unhealthy) or self.why_not_yet()
+                break
         if isinstance(outcome, AccessError):
             # A new error for each caller: one shared by many would collect all their tracebacks.
             raise AccessError(outcome.reason, str(outcome))
         return outcome
+
+    async def wait_changed(self) -> bool:
+        """Wait a while for news; whether there are any."""
+        try:
+            async with asyncio.timeout(self.setup.timing.patience):
+                await self.changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def is_queued(self) -> bool:
+        """Whether nothing was tried yet, since others are before it."""
+        return self.session is not None and self.session.is_queued and self.session.failures == 0
 
     def outcome(self, *, even_unhealthy: bool) -> Live | AccessError | None:
         """What somebody gets who wants to use the spoke now; None when it is worth waiting."""

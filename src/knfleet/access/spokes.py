@@ -12,7 +12,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from knfleet.access.login import Turns
 from knfleet.access.providers import Provider, ProviderFile
 from knfleet.access.reasons import (
     CLUSTER_PROFILE_NOT_FOUND,
@@ -36,6 +35,7 @@ from knfleet.kube.options import SILENT, USER_AGENT, Observer
 from knfleet.kube.process import run
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Component, Lifetime, Manager
+from knfleet.runtime.turns import Turns
 
 LOOK_SECONDS = 1.0
 """How often to see whether profiles can be read, as long as they could not."""

@@ -21,6 +21,8 @@ DEPLOYMENTS_AVAILABLE = "DeploymentsAvailable"
 INSTALL_SUCCEEDED = "InstallSucceeded"
 TARGET_CLUSTER_RESOLVED = "TargetClusterResolved"
 VERSION_MIGRATION_ELIGIBLE = "VersionMigrationEligible"
+PAUSED = "Paused"
+"""There only while somebody wants the target left alone; `Ready` does not sum it up."""
 
 DEPENDENTS = (
     DEPENDENCIES_INSTALLED,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, on_cluster
+from knfleet.cli.fleet import cluster_options, connection_of, like, on_cluster
 from knfleet.cli.output import explained
-from knfleet.kube.errors import KubeError
+from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
     from knfleet.fleet.accepting import Accepted
@@ -59,6 +59,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
     """Accept one cluster; with --wait, as soon as it has asked."""
+    from knfleet.api.cluster import CLUSTERS
     from knfleet.fleet.accepting import NotAcceptable, accept, pending_requests
 
     requesters = [user for user in options["requesters"].split(",") if user]
@@ -75,8 +76,11 @@ async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Acc
                 again=options["again"],
                 patience=float(options["timeout"]) if options["wait"] else 5.0,
             )
-        except NotAcceptable:
+        except NotAcceptable as error:
             if not options["wait"] or time.monotonic() > ends:
+                if isinstance(error.__cause__, NotFound):
+                    hint = await like(client, CLUSTERS, name)
+                    raise NotAcceptable(f"{error}; {hint}") from error
                 raise
         await asyncio.sleep(LOOK_SECONDS)
 

@@ -49,11 +49,29 @@ def taken_options(command: Any) -> Any:
 @click.option("--namespace", default="", help="Namespace of the agent's Secrets.")
 @click.option("--spoke-external-server-urls", "urls", default="", help="How the hub reaches it.")
 @click.option("--cluster-healthcheck-period", "period", default="1m", help="How often to look.")
-@click.option("--max-custom-cluster-claims", "claims", type=click.IntRange(0), default=20)
-@click.option("--client-cert-expiration-seconds", "lifetime", type=int, default=0)
+@click.option(
+    "--max-custom-cluster-claims",
+    "claims",
+    type=click.IntRange(0),
+    default=20,
+    help="How many claims of your own are reported.",
+)
+@click.option(
+    "--client-cert-expiration-seconds",
+    "lifetime",
+    type=int,
+    default=0,
+    help="How long certificates are asked for; the hub decides when not given.",
+)
 @click.option("--cluster-annotations", "annotations", default="", help="For the ManagedCluster.")
 @click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
-@click.option("--access-token-seconds", "token", type=click.IntRange(600), default=3600)
+@click.option(
+    "--access-token-seconds",
+    "token",
+    type=click.IntRange(600),
+    default=3600,
+    help="How long the token for the hub lasts; a new one comes before it ends.",
+)
 @switch("--no-access", "Hand over no token for the cluster.")
 @switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
 @click.option("--listen", default="", help="Where /healthz is, as 127.0.0.1:8000.")

@@ -80,7 +80,9 @@ def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) 
 
 @command.command(name="list")
 @directory_option
-@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "-o", "output", type=click.Choice(["table", "json"]), default="table", help="How to print."
+)
 @explained(ReleaseError)
 def list_command(directory: Path | None, output: str) -> None:
     """Show which versions there are."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, on_cluster
+from knfleet.cli.fleet import cluster_options, connection_of, like, on_cluster
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
+    from knfleet.api.meta import Resource
     from knfleet.kube.client import Client
 
 
@@ -33,13 +34,11 @@ def set_(
     from knfleet.api.meta import Key
 
     async def work(client: "Client") -> None:
-        await present(lambda: client.get(CLUSTER_SETS, name), f"ManagedClusterSet {name}")
+        await known(client, CLUSTER_SETS, name)
         label = {"metadata": {"labels": {SET_LABEL: name}}}
         for cluster in filter(None, clusters.split(",")):
-            await present(
-                lambda cluster=cluster: client.patch(CLUSTERS, Key("", cluster), label),
-                f"ManagedCluster {cluster}",
-            )
+            await known(client, CLUSTERS, cluster)
+            await client.patch(CLUSTERS, Key("", cluster), label)
             click.echo(f"Cluster {cluster} is set to clusterset {name}")
 
     on_cluster(connection_of(kubeconfig, context), work)
@@ -57,7 +56,7 @@ def bind(
     from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
 
     async def work(client: "Client") -> None:
-        await present(lambda: client.get(CLUSTER_SETS, name), f"ManagedClusterSet {name}")
+        await known(client, CLUSTER_SETS, name)
         manifest = {
             "apiVersion": BINDINGS.api_version,
             "kind": BINDINGS.kind,
@@ -88,6 +87,17 @@ def unbind(
         click.echo(f"Clusterset {name} is unbound from namespace {namespace}")
 
     on_cluster(connection_of(kubeconfig, context), work)
+
+
+async def known(client: "Client", resource: "Resource", name: str) -> None:
+    """Make sure that there is something of a name; else say which name may have been meant."""
+    try:
+        await client.get(resource, name)
+    except NotFound as error:
+        if "not found" not in error.message:
+            raise
+        text = f"{resource.kind} {name} does not exist; {await like(client, resource, name)}"
+        raise click.ClickException(text) from error
 
 
 async def present(call: Callable[[], Awaitable[object]], what: str) -> None:

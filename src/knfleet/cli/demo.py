@@ -30,8 +30,8 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
     removes it; has two spokes join the hub, installs it on them, freezes one of them for a while,
-    removes it there too; then takes everything down. With --keep the spokes stay joined, and keep
-    Knative.
+    removes it there too; then takes everything down. All of it can be watched in a dashboard, whose
+    address is told early and at the end. With --keep the spokes stay joined, and keep Knative.
     """
     from knfleet.dev.clusters import Ground
     from knfleet.dev.demo import show
@@ -41,23 +41,25 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     with progress() as listener:
         ground = Ground(folder, progress=listener)
         try:
-            clusters = asyncio.run(
+            shown = asyncio.run(
                 show(ground, spokes, listener or Silence(), keep=keep, profiles=profiles)
             )
             rows = [
                 [each.name, "ready" if each.ready else "NOT READY", each.version, each.url]
-                for each in clusters
+                for each in shown.clusters
             ]
             click.echo("\n" + table(["CLUSTER", "STATE", "VERSION", "URL"], rows) + "\n")
         finally:
             if not keep:
                 ground.down()
-    last = clusters[-1].name
+    last = shown.clusters[-1].name
     line = f"kubectl --kubeconfig {folder.kubeconfig} --context {last} get deployments,pods"
     if keep:
         click.echo(f"Try it:     {line}")
         click.echo("Look again: knfleet dev status --name demo")
         click.echo("End it:     knfleet dev down --name demo")
+        click.echo(f"Dashboard:  {shown.url}")
     else:
         click.echo("Everything is taken down again. With --keep it stays, and you can type:")
         click.echo(f"  {line}")
+        click.echo(f"and look at the dashboard, which was here: {shown.url}")

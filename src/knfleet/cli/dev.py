@@ -103,7 +103,13 @@ def down(name: str, directory: Path | None) -> None:
 
 
 @command.command()
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="How to print.",
+)
 @name_option
 @directory_option
 @explained(GroundError)
@@ -208,7 +214,9 @@ def binaries(quiet: bool) -> None:
         click.echo(table(["TOOL", "VERSION", "FROM", "PATH"], rows))
 
 
-namespace_option = click.option("-n", "--namespace", default="default", show_default=True)
+namespace_option = click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Where the workload is."
+)
 
 
 @command.command()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, print_json
+from knfleet.cli.completing import names_of_clusters
+from knfleet.cli.fleet import cluster_options, connection_of, like, print_json
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 @cluster_options
 @click.option("--spoke-context", help="Context of the cluster itself, to look there too.")
 @click.option("--spoke-kubeconfig", type=click.Path(path_type=Path), help="Its kubeconfig.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-@click.argument("cluster")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
+@click.argument("cluster", shell_complete=names_of_clusters)
 @explained(KubeError)
 def command(cluster: str, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Say what is wrong with a cluster, and what to do about it.
@@ -37,23 +40,28 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
     spoke = None
     if options["spoke_context"] or options["spoke_kubeconfig"]:
         spoke = connection_of(options["spoke_kubeconfig"] or kubeconfig, options["spoke_context"])
-    findings = diagnose(asyncio.run(look(hub, spoke, cluster)), datetime.now(UTC))
+    seen, hint = asyncio.run(look(hub, spoke, cluster))
+    findings = diagnose(seen, datetime.now(UTC))
     if options["output"] == "json":
         print_json(msgspec.to_builtins(findings))
     else:
         click.echo("\n".join(each.line() for each in findings))
+        if hint:
+            click.echo(f"     → {hint}")
     if any(each.grade == "bad" for each in findings):
         raise SystemExit(1)
 
 
-async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "Seen":
-    """Look at a cluster from both sides."""
+async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "tuple[Seen, str]":
+    """Look at a cluster from both sides; of one that there is not, which may have been meant."""
+    from knfleet.api.cluster import CLUSTERS
     from knfleet.fleet.examining import look_at_hub, look_at_spoke
     from knfleet.kube.client import Client
 
     async with Client(hub) as client:
         seen = await look_at_hub(client, cluster)
+        hint = "" if seen.cluster is not None else await like(client, CLUSTERS, cluster)
     if spoke is None:
-        return seen
+        return seen, hint
     async with Client(spoke) as client:
-        return await look_at_spoke(client, seen)
+        return await look_at_spoke(client, seen), hint

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from knfleet.cli.errors import remember
+
 if TYPE_CHECKING:
+    from knfleet.api.meta import Resource
     from knfleet.kube.client import Client
     from knfleet.kube.endpoint import Connection
 
@@ -20,12 +23,31 @@ LATER = {
 }
 
 
+class Seconds(click.ParamType[int]):
+    """A time: seconds, or as Go writes it."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Whole seconds, one at least."""
+        from knfleet.knative.settings import SettingError, duration_seconds
+
+        text = str(value)
+        try:
+            seconds = round(duration_seconds(f"{text}s" if text.isdecimal() else text))
+        except SettingError:
+            self.fail(f"{text!r} is no time; write seconds, or as 90s or 5m", param, ctx)
+        if seconds < 1:
+            self.fail(f"{text} is too short; 1s is the least", param, ctx)
+        return seconds
+
+
 def cluster_options(command: Command) -> Command:
     """The flags that every command has."""
     options = (
         click.option("--context", help="Context of the kubeconfig."),
         click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with."),
-        click.option("--timeout", type=click.IntRange(1), default=300, help="Seconds to wait."),
+        click.option("--timeout", type=Seconds(), default=300, help="Seconds to wait, or as 5m."),
         click.option("--v", "verbosity", type=int, default=0, hidden=True),
     )
     for option in reversed(options):
@@ -37,7 +59,13 @@ def resource_options(command: Command) -> Command:
     """The flags that say how much our pods may use."""
     classes = click.Choice(["Default", "BestEffort", "ResourceRequirement"])
     options = (
-        click.option("--resource-qos-class", "qos", type=classes, default="Default"),
+        click.option(
+            "--resource-qos-class",
+            "qos",
+            type=classes,
+            default="Default",
+            help="What the pod is guaranteed.",
+        ),
         click.option("--resource-limits", "limits", default="", help="As cpu=1,memory=1Gi."),
         click.option("--resource-requests", "requests", default="", help="As cpu=1,memory=1Gi."),
     )
@@ -87,7 +115,9 @@ def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
     from knfleet.kube.incluster import default_connection
     from knfleet.kube.kubeconfig import load
 
-    return load([kubeconfig], context) if kubeconfig else default_connection(context)
+    found = load([kubeconfig], context) if kubeconfig else default_connection(context)
+    remember(found, kubeconfig, context)
+    return found
 
 
 def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
@@ -99,6 +129,18 @@ def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]
             return await work(client)
 
     return asyncio.run(run())
+
+
+async def like(client: "Client", resource: "Resource", name: str) -> str:
+    """What to say of a name that there is not: which one may have been meant; best effort."""
+    from knfleet.kube.errors import KubeError
+    from knfleet.overview.nearest import meant
+
+    try:
+        listing = await client.list(resource, metadata_only=True)
+    except KubeError:
+        return "see which there are"
+    return meant(name, [each["metadata"]["name"] for each in listing.items])
 
 
 def amounts(text: str, flag: str) -> dict[str, str]:

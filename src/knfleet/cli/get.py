@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.completing import names_of_clusters
 from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, print_json
 from knfleet.cli.output import explained, table
 from knfleet.kube.errors import KubeError
@@ -26,7 +27,9 @@ def command() -> None:
 @command.command("token")
 @cluster_options
 @click.option("--use-bootstrap-token", "by_token", is_flag=True, help="As kubeadm makes them.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
 @click.option("--output-file", type=click.Path(path_type=Path), hidden=True, expose_value=False)
 @explained(KubeError)
 def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
@@ -53,8 +56,14 @@ def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
 @command.command("clusters")
 @cluster_options
 @click.option("--clusterset", default="", help="Only those of a set.")
-@click.option("-o", "--output", type=click.Choice(["table", "tree", "json"]), default="table")
-@click.argument("names", nargs=-1)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "tree", "json"]),
+    default="table",
+    help="How to print.",
+)
+@click.argument("names", nargs=-1, shell_complete=names_of_clusters)
 @explained(KubeError)
 def clusters(
     names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
@@ -69,6 +78,14 @@ def clusters(
         return (await client.list(CLUSTERS, labels=labels)).items
 
     found = on_cluster(connection_of(kubeconfig, context), work)
+    there = [each["metadata"]["name"] for each in found]
+    for name in names:
+        if name not in there:
+            from knfleet.overview.nearest import meant
+
+            raise click.ClickException(
+                f"ManagedCluster {name} does not exist; {meant(name, there)}"
+            )
     chosen = [each for each in found if not names or each["metadata"]["name"] in names]
     if options["output"] == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": chosen})

@@ -9,6 +9,7 @@ import click
 from knfleet.access.providers import ProviderFileError
 from knfleet.cli import operator
 from knfleet.cli.output import explained
+from knfleet.cli.web import settings_of
 from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError
@@ -25,7 +26,8 @@ def run(
     """Run a hub: clusters join it, and Knative is installed on them.
 
     Takes all flags and the environment of `knfleet operator`. Without a provider file, clusters
-    are reached with the tokens that their agents hand over.
+    are reached with the tokens that their agents hand over. With --web it has a dashboard, to
+    which people log in with tokens of their own.
     """
     from knfleet.fleet.builtin import BuiltInProviders
     from knfleet.fleet.hub import HubSettings, build
@@ -39,7 +41,13 @@ def run(
         parts["providers"] = BuiltInProviders(environment)
         parts["providers"].run_plugin = OwnPlugins()
     parts["settings"] = HubSettings(parts["settings"], FleetOptions(auto_approved_users=users))
-    operator.start(partial(build, **parts))
+    if options["web"] is None:
+        operator.start(partial(build, **parts))
+        return
+    from knfleet.web.process import Inside, build_hub
+
+    web = settings_of({**options, "address": options["web"], "login": True})
+    operator.start(partial(build_hub, inside=Inside(**parts, web=web)))
 
 
 AUTO_APPROVED = click.Option(
@@ -48,7 +56,26 @@ AUTO_APPROVED = click.Option(
     metavar="USER,…",
     help="Users whose clusters join without a person, beside those of the ClusterManager.",
 )
+WEB = (
+    click.Option(
+        ["--web", "web"],
+        is_flag=False,
+        flag_value="",
+        metavar="[HOST:PORT]",
+        help="Serve a dashboard; on 127.0.0.1:8787 unless said otherwise.",
+    ),
+    click.Option(["--web-actions", "actions"], is_flag=True, help="Allow actions in it."),
+    click.Option(["--web-tls-cert-file", "certificate"], type=click.Path(path_type=Path)),
+    click.Option(["--web-tls-private-key-file", "key"], type=click.Path(path_type=Path)),
+    click.Option(
+        ["--web-insecure-http", "plain"], is_flag=True, help="A proxy in front of it has TLS."
+    ),
+    click.Option(["--web-name", "names"], multiple=True, help="Name under which it is asked."),
+)
 
 command = operator.GoFlags(
-    "hub", callback=run, params=[*operator.command.params, AUTO_APPROVED], help=run.__doc__
+    "hub",
+    callback=run,
+    params=[*operator.command.params, AUTO_APPROVED, *WEB],
+    help=run.__doc__,
 )

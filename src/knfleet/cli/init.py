@@ -45,12 +45,24 @@ DRIVERS = ("csr", "grpc", "awsirsa")
 @click.option("--wait", is_flag=True, help="Until the hub is ready.")
 @click.option("--force", is_flag=True, hidden=True)
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+)
 @click.option("--output-file", type=click.Path(path_type=Path), help="What was applied.")
-@click.option("--output-join-command-file", "join_file", type=click.Path(path_type=Path))
+@click.option(
+    "--output-join-command-file",
+    "join_file",
+    type=click.Path(path_type=Path),
+    help="File for the join command; it holds a token.",
+)
 @click.option("--use-bootstrap-token", "by_token", is_flag=True, help="As kubeadm makes them.")
-@click.option("--registration-drivers", "drivers", default="csr")
-@click.option("--auto-approved-csr-identities", "approved", default="")
+@click.option("--registration-drivers", "drivers", default="csr", help="csr is what there is.")
+@click.option(
+    "--auto-approved-csr-identities",
+    "approved",
+    default="",
+    help="Users whose clusters join without a person, as a,b.",
+)
 @click.option("--feature-gates", "gates", default="", help="As ManagedClusterAutoApproval=true.")
 @click.option("--releases", default="", help="Where the pod finds Knative's release files.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)

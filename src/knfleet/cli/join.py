@@ -45,17 +45,33 @@ Please log onto the hub cluster and run the following command:
 @click.option("--wait", is_flag=True, help="Until the hub has heard of the cluster.")
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
 @click.option("--output-file", type=click.Path(path_type=Path), help="What was applied.")
-@click.option("--force-internal-endpoint-lookup", "internal", is_flag=True)
+@click.option(
+    "--force-internal-endpoint-lookup",
+    "internal",
+    is_flag=True,
+    help="Take the address that the hub publishes.",
+)
 @click.option("--force-internal-endpoint-lookup-managed", is_flag=True, hidden=True)
-@click.option("--mode", type=click.Choice(["default", "hosted"]), default="default")
+@click.option(
+    "--mode",
+    type=click.Choice(["default", "hosted"]),
+    default="default",
+    help="hosted: the agent runs on another cluster.",
+)
 @click.option("--managed-cluster-kubeconfig", "managed", type=FILE, help="With --mode hosted.")
 @click.option("--singleton", is_flag=True, help="One agent in one pod, which ours always is.")
 @click.option("--proxy-url", default="", help="Proxy on the way to the hub.")
 @click.option("--proxy-ca-file", type=FILE, help="The proxy's CA.")
 @click.option("--external-server-url", "urls", multiple=True, help="How the hub reaches it.")
-@click.option("--client-cert-expiration-seconds", "lifetime", type=int, default=YEAR_SECONDS)
+@click.option(
+    "--client-cert-expiration-seconds",
+    "lifetime",
+    type=int,
+    default=YEAR_SECONDS,
+    help="How long the agent's certificates are to last.",
+)
 @click.option("--klusterlet-annotation", "annotations", multiple=True, help="As name=value.")
-@click.option("--registration-auth", "auth", default="csr")
+@click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
 @click.option("--feature-gates", default="", hidden=True, expose_value=False)
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @later_options("grpc-server", "grpc-ca-file", "hub-cluster-arn", "managed-cluster-arn")

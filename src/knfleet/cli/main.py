@@ -6,11 +6,14 @@ table carries the one-line helps, and nothing but click is imported before a com
 
 import importlib
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from knfleet import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Entry(NamedTuple):
@@ -23,12 +26,23 @@ class Entry(NamedTuple):
 COMMANDS: dict[str, Entry] = {
     "accept": Entry("knfleet.cli.accept", "Take clusters in that asked to join."),
     "agent": Entry("knfleet.cli.agent", "Keep this cluster joined to its hub."),
+    "apply": Entry(
+        "knfleet.cli.apply", "Carry out a plan: write the custom resources that it was made for."
+    ),
     "clean": Entry("knfleet.cli.clean", "Take a hub off its cluster."),
     "clusterset": Entry(
         "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
     ),
+    "completion": Entry(
+        "knfleet.cli.completion",
+        "Print what a shell needs to complete commands, flags and names.",
+    ),
     "doctor": Entry(
         "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
+    ),
+    "explain": Entry(
+        "knfleet.cli.explain",
+        "Say what a reason means, how to find the cause, and what fixes it.",
     ),
     "get": Entry("knfleet.cli.get", "Print tokens, and the clusters of a hub."),
     "init": Entry("knfleet.cli.init", "Make a cluster a hub, and print how clusters join it."),
@@ -44,10 +58,26 @@ COMMANDS: dict[str, Entry] = {
     ),
     "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
     "operator": Entry("knfleet.cli.operator", "Install Knative as custom resources ask for it."),
+    "plan": Entry(
+        "knfleet.cli.plan",
+        "Show what would change on the clusters, object by object and field by field.",
+    ),
     "plugin": Entry(
         "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
     ),
     "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
+    "status": Entry(
+        "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
+    ),
+    "support-bundle": Entry(
+        "knfleet.cli.support_bundle",
+        "Pack what somebody else needs to find a fault, without secrets.",
+    ),
+    "wait": Entry(
+        "knfleet.cli.wait",
+        "Return when installations or clusters are ready, gone, or say something.",
+    ),
+    "web": Entry("knfleet.cli.web", "Show the fleet of a hub in a browser."),
 }
 
 
@@ -65,6 +95,41 @@ class Commands(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name].module)
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; one that there is not is answered with the nearest."""
+        name = args[0]
+        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from knfleet.overview.nearest import nearest
+
+        like = nearest(name, COMMANDS)
+        hint = f" Did you mean {like!r}?" if like else ""
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; what goes wrong is told in a sentence, whichever command it was."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            from knfleet.cli.errors import is_ours, sentence
+
+            if not is_ours(error):
+                raise
+            raise click.ClickException(sentence(error)) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Complete from the table, without importing anything."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name, help=COMMANDS[name].help) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the overview from the table, without importing anything."""

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 @click.option("--local/--no-local", default=True, help="May it install on its own cluster?")
 @click.option("--remote-deployments-poll-interval", "poll_interval", metavar="TIME", help="10s.")
 @click.option("--kubernetes-min-version", "minimum_kubernetes", metavar="VERSION", help="v1.25.0.")
-@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml")
+@click.option(
+    "-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print."
+)
 def command(crds: bool, place: str | None, output: str, **choices: Any) -> None:
     """Print manifests for `kubectl apply`.
 

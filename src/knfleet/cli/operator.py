@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.access.providers import ProviderFileError
+from knfleet.cli.errors import remember
 from knfleet.cli.output import explained
 from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
@@ -191,6 +192,7 @@ def connect(
         connection = default_connection(context)
     if server:
         connection = replace(connection, endpoint=replace(connection.endpoint, server=server))
+    remember(connection, kubeconfig, context)
     return connection
 
 

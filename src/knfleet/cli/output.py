@@ -1,6 +1,8 @@
 """How commands print: tables, progress, errors; the same words with and without a terminal."""
 
 import functools
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -19,8 +21,10 @@ PLAIN_SECONDS = 15.0
 
 
 def fail(error: BaseException) -> click.ClickException:
-    """An error that ends the command with exit code 1 and its message."""
-    return click.ClickException(str(error))
+    """An error that ends the command with exit code 1 and a sentence that helps."""
+    from knfleet.cli.errors import sentence
+
+    return click.ClickException(sentence(error))
 
 
 def explained(*errors: type[BaseException]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -47,6 +51,47 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in [headings, *rows]
     ]
     return "\n".join(lines)
+
+
+COLOURS = {"ok": "32", "busy": "33", "unknown": "33", "bad": "31"}
+"""Green, yellow, red: beside the words, never instead of them."""
+
+
+def is_coloured() -> bool:
+    """Whether standard output is a terminal whose user has nothing against colours."""
+    return (
+        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
+def painted(text: str, stand: str) -> str:
+    """A text in the colour of how something stands, where there are colours."""
+    colour = COLOURS.get(stand)
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour and text and is_coloured() else text
+
+
+class Table:
+    """Columns whose lines may be coloured, cut where a terminal ends; in a pipe nothing is cut."""
+
+    def __init__(
+        self, headings: Sequence[str], rows: Sequence[Sequence[str]], stands: Sequence[str] = ()
+    ) -> None:
+        self.lines = table(headings, rows).splitlines()
+        self.stands = ["", *(stands or [""] * len(rows))]
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(
+            painted(cut(line), stand) for line, stand in zip(self.lines, self.stands, strict=True)
+        )
+
+
+def cut(line: str) -> str:
+    """As much of a line as a terminal is wide; all of it where there is none."""
+    if not sys.stdout.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 class PlainProgress:

@@ -4,13 +4,17 @@ import asyncio
 import time
 from contextlib import aclosing
 
+from msgspec import Struct
+
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.meta import Key, Object
+from knfleet.dev import demo_web
 from knfleet.dev.clusters import Ground
 from knfleet.dev.demo_fleet import show_fleet
 from knfleet.dev.demo_hub import show_hub
 from knfleet.dev.demo_spokes import show_spokes
 from knfleet.dev.errors import GroundError
+from knfleet.dev.profiles import provider_file
 from knfleet.dev.progress import Progress
 from knfleet.dev.status import ClusterStatus, status
 from knfleet.kube.client import Client
@@ -22,6 +26,14 @@ SHOWN_SPOKES = 2
 """How many spokes the part on many clusters needs."""
 
 
+class Shown(Struct, frozen=True):
+    """What there is at the end."""
+
+    clusters: tuple[ClusterStatus, ...]
+    url: str
+    """Of the dashboard."""
+
+
 async def show(
     ground: Ground,
     spokes: int,
@@ -29,7 +41,7 @@ async def show(
     *,
     keep: bool = False,
     profiles: str = "fleet",
-) -> tuple[ClusterStatus, ...]:
+) -> Shown:
     """A hub and spokes with a Deployment on each, Knative on all; how they are then."""
     started = time.monotonic()
     progress.say(f"starting a hub and {spokes} spokes: real API servers on loopback")
@@ -38,16 +50,20 @@ async def show(
     async with asyncio.TaskGroup() as group:
         for cluster in state.clusters:
             group.create_task(deploy(ground, cluster.name, progress))
+    releases = ""
     try:
         releases = str(await GoModule().fetch())
     except ReleaseError as error:
         progress.say(f"Knative is not shown, for want of its release files: {error}")
-    else:
+    file = "" if profiles == "fleet" else str(provider_file(ground))
+    url = await demo_web.start(ground, demo_web.flags_for(releases, file))
+    progress.say(f"dashboard: {url}")
+    if releases:
         await show_hub(ground, releases, progress)
         if spokes >= SHOWN_SPOKES:
             shown = show_fleet if profiles == "fleet" else show_spokes
             await shown(ground, releases, progress, keep=keep)
-    return (await status(ground.folder)).clusters
+    return Shown((await status(ground.folder)).clusters, url)
 
 
 async def deploy(ground: Ground, cluster: str, progress: Progress) -> None:

@@ -1,5 +1,7 @@
 """The hub as a process: everything that the operator is, and the fleet beside it."""
 
+import asyncio
+
 from msgspec import Struct
 
 from knfleet.access.providers import ProviderFile
@@ -29,6 +31,8 @@ class Hub:
         self.operator = operator
         self.options = options
         self.fleet: Fleet | None = None
+        self.begun = asyncio.Event()
+        """Set when the fleet's controllers have begun to watch."""
 
     def start(self) -> None:
         """Add everything to the operator's manager."""
@@ -48,6 +52,7 @@ class Hub:
             metrics=self.operator.metrics,
             options=self.options,
         )
+        self.begun.set()
 
     def trouble(self) -> str | None:
         """Why the hub is of no use, if it is of none."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from knfleet.access.login import Turns
 from knfleet.api import conditions
 from knfleet.api.conditions import DEPENDENTS, READY
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
@@ -37,6 +36,7 @@ from knfleet.runtime.events import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, Slots
+from knfleet.runtime.turns import Turns
 
 BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
 """Passes that fail as a whole fail because the hub does not answer; it should not be far away."""

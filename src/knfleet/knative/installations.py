@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from knfleet.access.login import Turns
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.apply.repair import Repair
 from knfleet.knative.installation import Installation
@@ -12,6 +11,7 @@ from knfleet.knative.reporting import Reporter
 from knfleet.knative.targets import Target, Targets
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Lifetime
+from knfleet.runtime.turns import Turns
 
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""

@@ -16,6 +16,8 @@ ON_LOST_TARGET = "knfleet.dev/on-lost-target"
 WAIT, ORPHAN = "wait", "orphan"
 TRIGGER = "reconcile.knative.dev/trigger"
 """On a custom resource: any new value has everything compared with the target itself."""
+PAUSED = "knfleet.dev/paused"
+"""On a custom resource: `"true"` has the operator leave its target alone."""
 
 BY_PLACE = "place"
 """The index of custom resources by where they install."""
@@ -71,6 +73,11 @@ def uid_of(manifest: Object) -> str:
 def annotations_of(manifest: Object) -> dict[str, str]:
     """The annotations of an object."""
     return part(manifest, "metadata", "annotations")
+
+
+def is_paused(manifest: Object) -> bool:
+    """Whether somebody wants the target of a custom resource left alone."""
+    return annotations_of(manifest).get(PAUSED) == "true"
 
 
 def policy_problem(manifest: Object) -> str:

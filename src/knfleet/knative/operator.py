@@ -10,7 +10,6 @@ from functools import partial
 from aiohttp import web
 from msgspec.structs import replace
 
-from knfleet.access.login import Turns
 from knfleet.access.providers import ProviderFile
 from knfleet.access.spokemetrics import watch_spokes
 from knfleet.access.spokes import Policy, Spokes
@@ -49,6 +48,7 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.membership import Membership
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
+from knfleet.runtime.turns import Turns
 
 HUB_SECONDS = 3.0
 """How long to wait before the hub is asked again."""
@@ -84,6 +84,8 @@ class Operator:
         self.membership: Membership | None = None
         self.controllers: list[KnativeController] = []
         self.has_crds = False
+        self.begun = asyncio.Event()
+        """Set when the controllers have begun to watch."""
         self.metrics_server: Health | None = None
 
     async def start(self, releases: Releases) -> None:
@@ -223,6 +225,7 @@ class Operator:
         spokes.join(self.manager)
         if self.membership is not None:
             self.share(self.membership, spokes)
+        self.begun.set()
 
     def share(self, membership: Membership, spokes: Spokes) -> None:
         """Have everybody follow who has to do what; what is on the hub is the leader's."""

@@ -21,7 +21,16 @@ from knfleet.apply.refs import Ref
 from knfleet.knative import messages
 from knfleet.knative.claims import holder, same
 from knfleet.knative.installations import AT_ONCE_SECONDS, Installations
-from knfleet.knative.kinds import BY_PLACE, Kind, is_deleting, place_of, profile_of, uid_of
+from knfleet.knative.kinds import (
+    BY_PLACE,
+    PAUSED,
+    Kind,
+    is_deleting,
+    is_paused,
+    place_of,
+    profile_of,
+    uid_of,
+)
 from knfleet.knative.records import Interrupted, Record
 from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.reporting import Reporter
@@ -104,6 +113,8 @@ class Reconciler:
             if not same(first, manifest):
                 return await self.refuse(record, manifest, first)
             self.claimed.add(record.uid)
+            if is_paused(manifest):
+                return await self.pause(record, manifest)
             return await self.install(record, await self.finalizers.add(manifest))
         except Conflict:
             # Somebody wrote the custom resource meanwhile; what they wrote is on its way here.
@@ -149,6 +160,18 @@ class Reconciler:
             f"{self.kind.resource.kind} {Key.of(first)} installs {self.kind.title} on this target"
             " already, and there can be only one; delete this one, or delete that one: then this"
             " one takes its place"
+        )
+        await self.reporter.report(record, manifest, said)
+        return Again.never()
+
+    async def pause(self, record: Record, manifest: Object) -> Again:
+        """Leave the target alone, and say so: nothing is installed, upgraded or repaired."""
+        record.end()
+        # What is asked for meanwhile is not looked at, so the generation stays the last one seen.
+        said = Statement(record.status, record.status.observed_generation, self.now())
+        said.paused(
+            f"the annotation {PAUSED} is true: nothing is installed, upgraded or repaired;"
+            " remove it, and work goes on"
         )
         await self.reporter.report(record, manifest, said)
         return Again.never()
@@ -284,4 +307,6 @@ class Reconciler:
     def statement(self, record: Record, manifest: Object) -> Statement:
         """What is to be said, beginning with what was said last."""
         generation: int = manifest["metadata"].get("generation", 0)
-        return Statement(record.status, generation, self.now())
+        said = Statement(record.status, generation, self.now())
+        said.not_paused()
+        return said

@@ -15,6 +15,7 @@ from knfleet.api.conditions import (
     DEPENDENCIES_INSTALLED,
     DEPLOYMENTS_AVAILABLE,
     INSTALL_SUCCEEDED,
+    PAUSED,
     TARGET_CLUSTER_RESOLVED,
     VERSION_MIGRATION_ELIGIBLE,
     Condition,
@@ -98,6 +99,17 @@ class Statement:
         if said is None or said.status == "Unknown":
             self.true(DEPENDENCIES_INSTALLED)
         self.status = replace(self.status, version=version)
+
+    def paused(self, message: str) -> None:
+        """Nothing is done to the target; of all else, what was last known stays said."""
+        marked = Condition(
+            type=PAUSED, status="True", severity="Info", reason="Paused", message=message
+        )
+        self.put(conditions.put(self.status.conditions, marked, self.now))
+
+    def not_paused(self) -> None:
+        """The target is looked after."""
+        self.put([each for each in self.status.conditions if each.type != PAUSED])
 
     def find(self, type_: str) -> Condition | None:
         """What is said of one type."""

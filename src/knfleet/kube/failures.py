@@ -1,5 +1,6 @@
 """What it means that there was no answer: aiohttp's errors, told apart for people."""
 
+import os
 import socket
 import ssl
 from urllib.parse import urlsplit
@@ -61,7 +62,9 @@ def reason(error: Exception) -> str:
     if isinstance(cause, socket.gaierror):
         return cause.strerror or str(cause)
     if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
+        # What the event loop writes there repeats the address, which the message has already.
+        is_repeated = cause.strerror.startswith("Connect call failed")
+        return os.strerror(cause.errno) if is_repeated and cause.errno else cause.strerror
     return str(cause) or type(cause).__name__
 
 

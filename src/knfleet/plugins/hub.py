@@ -19,6 +19,8 @@ from knfleet.kube.podroot import service_account
 from knfleet.plugins.execcredential import Json, PluginError, mapping
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+CONTEXT_VARIABLE = "KNFLEET_HUB_CONTEXT"
+"""Names the context of the kubeconfig, where it is not to be the current one."""
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 4 * 2**20
 """A Secret has at most one mebibyte, which base64 and metadata make longer."""
@@ -109,7 +111,7 @@ def file_text(path: Path) -> str:
 
 
 def of_a_kubeconfig(environ: Mapping[str, str]) -> Hub:
-    """The cluster of the current context."""
+    """The cluster of the context that we are told of, else of the current one."""
     import asyncio
 
     from knfleet.kube import kubeconfig
@@ -117,7 +119,7 @@ def of_a_kubeconfig(environ: Mapping[str, str]) -> Hub:
     from knfleet.kube.tls import new_context
 
     try:
-        connection = kubeconfig.load(environ=environ)
+        connection = kubeconfig.load(context=environ.get(CONTEXT_VARIABLE), environ=environ)
         credential = asyncio.run(connection.credentials.fetch())
         endpoint = connection.endpoint
         if endpoint.proxy_url or not endpoint.server.startswith("https://"):

@@ -18,6 +18,7 @@ from knfleet.kube import process
 from knfleet.kube.process import Ending, Finished
 from knfleet.plugins import kubeconfig_secretreader, secretreader
 from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Provide, respond
+from knfleet.plugins.hub import CONTEXT_VARIABLE
 
 THREADS = 4
 SCRIPT_BYTES = 1024
@@ -27,7 +28,7 @@ OWN: Mapping[str, tuple[str, Provide]] = {
     module.__name__: (module.NAME, module.credential)
     for module in (secretreader, kubeconfig_secretreader)
 }
-HEEDED = frozenset({EXEC_INFO, PROFILE, "KUBECONFIG", "POD_NAMESPACE"})
+HEEDED = frozenset({EXEC_INFO, PROFILE, CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"})
 """Variables that our plugins are told by; others may change how an interpreter starts."""
 
 

@@ -6,9 +6,11 @@ which counts even while the event loop is stuck.
 
 import asyncio
 import faulthandler
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from knfleet.runtime.leader import LostLeadership
 from knfleet.runtime.logs import log
@@ -20,6 +22,7 @@ Build = Callable[[Manager], Awaitable[None]]
 
 def run_process(build: Build, grace_seconds: float = GRACE_SECONDS) -> int:
     """Build a manager's components and run them; 0 when it was told to stop, 1 when it failed."""
+    allow_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
             return runner.run(serve(build, Manager(grace_seconds)))
@@ -76,6 +79,13 @@ def restore_signals() -> None:
     for number in SIGNALS:
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
+
+
+def allow_files() -> None:
+    """Have as many files open as the system lets us; every watch of every spoke is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

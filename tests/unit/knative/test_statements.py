@@ -125,3 +125,15 @@ def test_a_status_that_cannot_be_read_counts_as_none() -> None:
     manifest["status"] = {"conditions": "yes"}
 
     assert status_of(manifest) == KnativeStatus()
+
+
+def test_a_pause_is_said_beside_what_was_last_known() -> None:
+    """Ready stays what it was, and nothing of the pause is left afterwards."""
+    statement = begin(installed(), LATER)
+
+    statement.paused("because")
+
+    assert said(statement, "Paused") == ("True", "Paused", "because")
+    assert said(statement, "Ready") == ("True", "", "")
+    statement.not_paused()
+    assert same(statement.status, installed())

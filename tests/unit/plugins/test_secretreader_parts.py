@@ -5,10 +5,12 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from knfleet.plugins import hub
 from knfleet.plugins.execcredential import PluginError, answer, asked, end_of, with_token
 from knfleet.plugins.kubeconfig_secretreader import load, status_of, user_of
 from tests.fakes.certificates import Authority
@@ -184,3 +186,21 @@ def test_a_kubeconfig_that_cannot_be_used_is_told(
     """With the field, and what would be right."""
     with pytest.raises(PluginError, match=words):
         status_of(user_of(config, context, "secret a/b"), "secret a/b")
+
+
+def test_the_hub_may_be_another_context_than_the_current_one(tmp_path: Path) -> None:
+    """A command with --context tells the plugins that it runs."""
+    names = ("one", "two")
+    config = {
+        "current-context": "one",
+        "clusters": [
+            {"name": name, "cluster": {"server": f"https://{name}.example"}} for name in names
+        ],
+        "users": [{"name": name, "user": {"token": f"token-{name}"}} for name in names],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in names],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    environ = {"KUBECONFIG": str(tmp_path / "config")}
+
+    assert hub.find(environ).server == "https://one.example"
+    assert hub.find(environ | {hub.CONTEXT_VARIABLE: "two"}).server == "https://two.example"

@@ -1,0 +1,154 @@
+"""`knfleet plan`: what would change, before it does."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.bundle import chosen_folder, directory_option
+from knfleet.cli.fleet import cluster_options, connection_of, print_json, say
+from knfleet.cli.output import progress
+from knfleet.cli.status import provider_option
+
+if TYPE_CHECKING:
+    from knfleet.api.meta import Object
+    from knfleet.kube.client import Client
+    from knfleet.overview.planning import Planner
+    from knfleet.overview.plans import Plans
+    from knfleet.overview.prospects import Subject
+
+
+@click.command()
+@cluster_options
+@provider_option
+@directory_option
+@click.option(
+    "-f",
+    "--filename",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="File with custom resources as they are to be; - reads standard input.",
+)
+@click.option("--all", "every", is_flag=True, help="All custom resources of the hub.")
+@click.option("-n", "--namespace", default="", help="Where NAME is.")
+@click.option("--version", "version", default="", help="Plan for this version of Knative.")
+@click.option("--save", type=click.Path(path_type=Path), help="Keep it for `knfleet apply --plan`.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml", "name"]),
+    default="text",
+    help="A row for each field, or for programs.",
+)
+@click.argument("name", required=False)
+def command(name: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Show what would change on the clusters, object by object and field by field.
+
+    Each API server is asked what it would make of the objects (server-side apply as a dry run), so
+    what is shown is what changes; nothing is written. Deletions come first. Exit code 0 when
+    nothing would change, 2 when something would, 1 when something is in the way.
+
+    \b
+    knfleet plan -f serving.yaml
+    knfleet plan knative-serving/knative --version 1.23
+    knfleet plan --all --version 1.23 -o wide
+    knfleet plan -f serving.yaml --save plan.json && knfleet apply --plan plan.json
+    """
+    if sum(map(bool, (name, options["filename"], options["every"]))) != 1:
+        raise click.UsageError("say what to plan: the NAME of a custom resource, -f FILE or --all")
+    manifests = read(options["filename"]) if options["filename"] else []
+    folder = chosen_folder(options["directory"])
+    connection = connection_of(kubeconfig, context)
+
+    async def run() -> "tuple[Plans, list[Subject]]":
+        from knfleet.kube.client import Client
+        from knfleet.overview.targets import providers_for
+
+        providers = providers_for(options["provider_file"], kubeconfig, context)
+        async with Client(connection) as hub:
+            subjects = await chosen(hub, name, manifests, options)
+            planner = planner_for(hub, folder, providers)
+            return await with_progress(planner, subjects), subjects
+
+    plans, subjects = asyncio.run(run())
+    show(plans, options["output"])
+    if options["save"]:
+        from knfleet.overview.saved import save
+
+        save(options["save"], plans, subjects)
+        say(f"saved; carry it out with: knfleet apply --plan {options['save']}")
+    raise SystemExit(plans.exit_code)
+
+
+def read(filename: str) -> "list[Object]":
+    """The manifests of a file."""
+    from knfleet.kube.yaml import load_all
+
+    with click.open_file(filename, "rb") as file:
+        return load_all(file.read(), source="standard input" if filename == "-" else filename)
+
+
+def planner_for(hub: "Client", folder: Path, providers: Any) -> "Planner":
+    """What makes plans with the release files of a folder."""
+    import os
+
+    from knfleet.knative.rendering import Renderer
+    from knfleet.overview.planning import Planner
+    from knfleet.release.cache import ParsedCache
+    from knfleet.release.releases import Releases
+    from knfleet.release.sources import cache_folder
+
+    releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
+    renderer = Renderer(releases, os.environ.get("KUBERNETES_MIN_VERSION", ""))
+    return Planner(hub, providers, renderer)
+
+
+async def chosen(
+    hub: "Client", name: str | None, manifests: "list[Object]", options: dict[str, Any]
+) -> "list[Subject]":
+    """The custom resources that the arguments mean, with another version if one is wanted."""
+    from knfleet.overview import subjects
+
+    if options["every"]:
+        found = await subjects.every(hub, options["namespace"])
+    elif name:
+        found = [await subjects.by_name(hub, name, options["namespace"])]
+    else:
+        found = await subjects.of_file(hub, manifests, options["filename"])
+    version = options["version"]
+    return [subjects.with_version(each, version) for each in found] if version else found
+
+
+async def with_progress(planner: "Planner", subjects: "list[Subject]") -> "Plans":
+    """Plan, and tell how far it is where that takes a while."""
+    total = len(subjects)
+    with progress(quiet=total < 3) as told:
+
+        def done(count: int) -> None:
+            if told is not None:
+                told.advance("looking at targets", count, total)
+
+        return await planner.plans(subjects, done)
+
+
+def show(plans: "Plans", output: str) -> None:
+    """Print plans."""
+    import msgspec
+
+    from knfleet.cli import plantext
+    from knfleet.kube.yaml import dump_all
+
+    match output:
+        case "json":
+            print_json(plans)
+        case "yaml":
+            click.echo(dump_all([msgspec.to_builtins(plans)]), nl=False)
+        case "name":
+            click.echo("".join(f"{each}\n" for each in plantext.names(plans)), nl=False)
+            for plan in plans.plans:
+                for problem in plan.problems:
+                    say(f"{plan.title}: {problem}")
+        case "wide":
+            click.echo(plantext.wide(plans))
+        case _:
+            click.echo(plantext.plans_text(plans))

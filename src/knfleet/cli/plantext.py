@@ -1,0 +1,160 @@
+"""A plan as text: deletions first and loud, then what is made, then what changes. Pure."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from knfleet.cli.output import painted, table
+from knfleet.overview.differences import FieldChange
+from knfleet.overview.plans import Act, ObjectChange, Plan, Plans
+
+LONGEST_VALUE = 60
+WORDS = {
+    Act.DELETE: "DELETE",
+    Act.RECREATE: "DELETE AND MAKE ANEW",
+    Act.RELEASE: "leave alone",
+    Act.CREATE: "create",
+    Act.CHANGE: "change",
+}
+STANDS = {Act.DELETE: "bad", Act.RECREATE: "bad", Act.CREATE: "ok", Act.CHANGE: "busy"}
+COUNTED = {
+    Act.DELETE: "to delete",
+    Act.RECREATE: "to make anew",
+    Act.RELEASE: "to leave alone",
+    Act.CREATE: "to create",
+    Act.CHANGE: "to change",
+}
+HEADINGS = ("TARGET", "CUSTOM RESOURCE", "ACTION", "OBJECT", "FIELD", "BEFORE", "AFTER")
+
+
+def plans_text(plans: Plans) -> str:
+    """All plans, each a block; at the end, of several, how many there are of each sort."""
+    blocks = ["\n".join(block(plan)) for plan in plans.plans]
+    if len(plans.plans) > 1:
+        blocks.append(totals(plans))
+    return "\n\n".join(blocks) if blocks else "There are no custom resources."
+
+
+def totals(plans: Plans) -> str:
+    """One line about many plans."""
+    bad = sum(bool(plan.problems) for plan in plans.plans)
+    idle = sum(plan.is_empty and not plan.problems for plan in plans.plans)
+    changing = len(plans.plans) - bad - idle
+    parts = [
+        f"{changing} would change" if changing else "",
+        f"{idle} would not" if idle else "",
+        f"{bad} cannot be planned or carried out" if bad else "",
+    ]
+    return f"{len(plans.plans)} custom resources: {', '.join(part for part in parts if part)}."
+
+
+def block(plan: Plan) -> Iterator[str]:
+    """One plan."""
+    yield heading(plan)
+    for problem in plan.problems:
+        yield painted(f"  ERROR  {problem}", "bad")
+    for warning in plan.warnings:
+        yield painted(f"  warning: {warning}", "busy")
+    for field in plan.custom_resource:
+        yield f"  {field_text(field)}"
+    for change in plan.changes:
+        yield from change_lines(change)
+    if plan.images:
+        yield "  images to pull:"
+        yield from (f"    {image}" for image in plan.images)
+    yield f"  {summary(plan)}"
+
+
+def heading(plan: Plan) -> str:
+    """Which custom resource, where, from which version to which."""
+    version = plan.wanted or "?"
+    if plan.installed and plan.installed != plan.wanted:
+        version = f"{plan.installed} → {version}"
+    made = ", to be created" if plan.is_new else ""
+    return f"{plan.title} on {plan.target} ({version}{made})"
+
+
+def change_lines(change: ObjectChange) -> Iterator[str]:
+    """One object, and its fields below it."""
+    note = f" ({change.note})" if change.note else ""
+    line = f"  {WORDS[change.act]}  {change.ref}{note}"
+    yield painted(line, STANDS.get(change.act, ""))
+    for field in change.fields:
+        yield f"      {field_text(field)}"
+
+
+def field_text(change: FieldChange) -> str:
+    """A field, before and after."""
+    if change.is_secret:
+        return f"{change.field}: (changed)"
+    before, after = shown(change.before), shown(change.after)
+    if change.before is UNSET:
+        return f"{change.field}: + {after}"
+    if change.after is UNSET:
+        return f"{change.field}: - {before}"
+    return f"{change.field}: {before} → {after}"
+
+
+def shown(value: Any, longest: int = LONGEST_VALUE) -> str:
+    """A value on one line, and not all of it when it is long; all of it where `longest` is 0."""
+    if value is UNSET:
+        return ""
+    text = value if isinstance(value, str) and is_plain(value) else json.dumps(value)
+    if longest and len(text) > longest:
+        return f"{text[: longest - 20]} … {text[-17:]}"
+    return text
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text can stand without quotes."""
+    return bool(text) and text.isprintable() and text == text.strip()
+
+
+def summary(plan: Plan) -> str:
+    """How much would happen."""
+    if plan.problems and not plan.changes:
+        return "Nothing can be planned."
+    counts = [(act, len(plan.by(act))) for act in Act]
+    said = ", ".join(f"{count} {COUNTED[act]}" for act, count in counts if count)
+    if said:
+        return f"{said}."
+    return "Nothing would change on the target." if not plan.is_empty else "Nothing to do."
+
+
+def wide(plans: Plans) -> str:
+    """One row for each field, with the whole values."""
+    rows = [row for plan in plans.plans for row in rows_of(plan)]
+    return table(HEADINGS, rows) if rows else "Nothing to do."
+
+
+def rows_of(plan: Plan) -> Iterator[Sequence[str]]:
+    """The rows of one plan."""
+    start = (plan.target, plan.title)
+    for problem in plan.problems:
+        yield (*start, "ERROR", str(problem.ref or ""), "", "", problem.message)
+    for field in plan.custom_resource:
+        yield (*start, "write", plan.title, *cells(field))
+    for change in plan.changes:
+        action = WORDS[change.act]
+        if not change.fields:
+            yield (*start, action, str(change.ref), "", "", change.note)
+        for field in change.fields:
+            yield (*start, action, str(change.ref), *cells(field))
+
+
+def cells(change: FieldChange) -> tuple[str, str, str]:
+    """A field in columns."""
+    if change.is_secret:
+        return change.field, "(changed)", "(changed)"
+    return change.field, shown(change.before, 0), shown(change.after, 0)
+
+
+def names(plans: Plans) -> list[str]:
+    """The objects that would change, as kubectl names them, deletions first."""
+    return [
+        f"{str(change.ref.group_kind).lower()}/{change.ref.name}"
+        for plan in plans.plans
+        for change in plan.changes
+    ]

@@ -1,0 +1,218 @@
+"""`knfleet status`: the fleet on one screen, or one installation link by link."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.completing import names_of_rows
+from knfleet.cli.fleet import cluster_options, connection_of, print_json, say
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.access.providers import ProviderFile
+    from knfleet.api.meta import Object
+    from knfleet.kube.client import Client
+    from knfleet.overview.chain import Chain
+    from knfleet.overview.model import Fleet, InstallRow
+    from knfleet.overview.reading import HubObjects
+
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def provider_option(command: Any) -> Any:
+    """The flag that says how clusters are reached."""
+    return click.option(
+        "--clusterprofile-provider-file",
+        "provider_file",
+        type=click.Path(path_type=Path),
+        help="How clusters are reached; knfleet's own plugins without it.",
+    )(command)
+
+
+@click.command()
+@cluster_options
+@provider_option
+@click.option("-w", "--watch", is_flag=True, help="Show every change until Ctrl-C.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml", "name"]),
+    default="text",
+    help="More columns, or for programs.",
+)
+@click.argument("name", required=False, shell_complete=names_of_rows)
+@explained(KubeError, ValueError)
+def command(name: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Show the fleet on one screen, or one installation link by link.
+
+    NAME is that of a cluster or of a custom resource: NAME, NAMESPACE/NAME or KIND/NAME. Of a
+    custom resource it shows target, release, objects and readiness, and asks the target which
+    Deployment and which pod holds it up. Without NAME only the hub is asked.
+
+    \b
+    knfleet status
+    knfleet status --watch
+    knfleet status knative-serving/edge-1
+    """
+    from knfleet.kube.client import Client, Options
+    from knfleet.overview.targets import providers_for
+
+    behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
+    providers = providers_for(options["provider_file"], kubeconfig, context) if name else None
+    connection = connection_of(kubeconfig, context)
+
+    async def run() -> None:
+        async with Client(connection, behaviour) as client:
+            view = View(client, name or "", options["output"], providers)
+            await (view.follow() if options["watch"] else view.once())
+
+    if not options["watch"]:
+        asyncio.run(run())
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+class View:
+    """What one call of the command shows."""
+
+    def __init__(
+        self, client: "Client", name: str, output: str, providers: "ProviderFile | None"
+    ) -> None:
+        self.client = client
+        self.name = name
+        self.output = output
+        self.providers = providers
+        self.before: Fleet | None = None
+        self.shown = ""
+
+    async def once(self) -> None:
+        """Show how things are now."""
+        from knfleet.overview.reading import read_objects
+
+        objects = await read_objects(self.client)
+        for warning in objects.warnings:
+            say(f"note: {warning}")
+        await self.show(objects)
+
+    async def follow(self) -> None:
+        """Show how things are, and every change."""
+        from knfleet.overview.live import following
+
+        async with following(self.client) as live:
+            for warning in live.known.warnings:
+                say(f"note: {warning}")
+            while True:
+                await self.show(live.objects(), is_live=True)
+                await live.changed()
+
+    async def show(self, objects: "HubObjects", *, is_live: bool = False) -> None:
+        """Print what was asked for, as it was asked for."""
+        from knfleet.overview.reading import fleet_of
+
+        now = datetime.now(UTC)
+        fleet = fleet_of(objects, now)
+        if not self.name:
+            self.print_fleet(fleet, now, is_live=is_live)
+            return
+        await self.show_named(objects, fleet, now, is_live=is_live)
+
+    def print_fleet(self, fleet: "Fleet", now: datetime, *, is_live: bool) -> None:
+        """The whole fleet."""
+        from knfleet.cli.views import fleet_text, name_of, news
+
+        before, self.before = self.before, fleet
+        if self.output in ("json", "yaml"):
+            self.print_value(fleet, is_live=is_live)
+        elif self.output == "name":
+            rows = [*fleet.clusters, *fleet.installs]
+            self.emit("\n".join(name_of(row) for row in rows), is_live=is_live)
+        elif is_live and not sys.stdout.isatty():
+            for line in news(before, fleet):
+                click.echo(line)
+        else:
+            wide = self.output == "wide"
+            lines = shutil.get_terminal_size().lines if sys.stdout.isatty() and not wide else 0
+            self.emit(fleet_text(fleet, now, wide=wide, lines=lines), is_live=is_live)
+
+    async def show_named(
+        self, objects: "HubObjects", fleet: "Fleet", now: datetime, *, is_live: bool
+    ) -> None:
+        """One cluster, or the chain of one installation."""
+        from knfleet.cli.views import chain_text, cluster_text, name_of
+        from knfleet.overview.model import ClusterRow
+        from knfleet.overview.naming import find
+
+        row = find(fleet, self.name)
+        if self.output == "name":
+            self.emit(name_of(row), is_live=is_live)
+            return
+        if isinstance(row, ClusterRow):
+            text, value = cluster_text(row, fleet, now), row
+        else:
+            value = await self.chain(row, objects, fleet)
+            text = chain_text(value, now)
+        if self.output in ("json", "yaml"):
+            self.print_value(value, is_live=is_live)
+        else:
+            self.emit(text, is_live=is_live)
+
+    async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "Fleet") -> "Chain":
+        """The chain of an installation, with its failing link opened."""
+        from knfleet.overview.chain import chain_of, opened, with_details
+        from knfleet.overview.targets import target_of
+        from knfleet.overview.workloads import looked_in_vain
+
+        manifest = manifest_of(row, objects)
+        cluster = next((each for each in fleet.clusters if each.name == row.cluster), None)
+        chain = chain_of(manifest, cluster)
+        failing = chain.failing
+        if failing is None or failing.name == "target":
+            return chain
+        try:
+            async with target_of(self.client, manifest, self.providers) as client:
+                return await opened(chain, client)
+        except KubeError as error:
+            return with_details(chain, failing.name, (looked_in_vain(error),))
+
+    def print_value(self, value: object, *, is_live: bool) -> None:
+        """For programs: one document, or with --watch one for each change."""
+        import msgspec
+
+        from knfleet.kube.yaml import dump_all
+
+        if self.output == "yaml":
+            click.echo("---\n" if is_live else "", nl=False)
+            click.echo(dump_all([msgspec.to_builtins(value)]), nl=False)
+        elif is_live:
+            click.echo(msgspec.json.encode(value))
+        else:
+            print_json(value)
+
+    def emit(self, text: str, *, is_live: bool) -> None:
+        """Print a text; with --watch, in place of the one before on a terminal."""
+        if not is_live:
+            click.echo(text)
+        elif sys.stdout.isatty():
+            click.echo(f"{CLEAR}{text}")
+        elif text != self.shown:
+            self.shown = text
+            click.echo(text)
+
+
+def manifest_of(row: "InstallRow", objects: "HubObjects") -> "Object":
+    """The custom resource of a row."""
+    every = (*objects.servings, *objects.eventings)
+    place = (row.kind, row.namespace, row.name)
+    return next(
+        each
+        for each in every
+        if (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) == place
+    )

@@ -1,0 +1,146 @@
+"""`knfleet wait`: return when installations or clusters are ready, gone, or say something."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.completing import names_of_rows
+from knfleet.cli.fleet import cluster_options, connection_of, say
+from knfleet.cli.output import LiveProgress, PlainProgress, explained, progress
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.kube.client import Client
+    from knfleet.overview.reading import HubObjects
+    from knfleet.overview.waiting import Goal, Waiting
+
+
+def goals(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What can be waited for."""
+    known = ("ready", "removed", "condition=Ready", "condition=TargetClusterResolved")
+    return [goal for goal in known if goal.startswith(incomplete)]
+
+
+@click.command()
+@cluster_options
+@click.option(
+    "--for",
+    "goal",
+    default="ready",
+    help="ready, removed, condition=TYPE or condition=TYPE=STATUS.",
+    shell_complete=goals,
+)
+@click.option("--all", "is_all", is_flag=True, help="All custom resources that there are now.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on the way.")
+@click.argument("names", nargs=-1, shell_complete=names_of_rows)
+@explained(KubeError, ValueError)
+def command(
+    names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
+) -> None:
+    """Return when installations or clusters are ready, gone, or say something.
+
+    Exit code 0 when all of them are, 1 when not within --timeout. The hub is watched, not asked
+    again and again.
+
+    \b
+    knfleet wait knative-serving/edge-1
+    knfleet wait --all --timeout 600
+    knfleet wait --for=removed KnativeServing/edge-1
+    knfleet wait --for=condition=TargetClusterResolved edge-1
+    """
+    from knfleet.kube.client import Client
+    from knfleet.overview.waiting import Goal
+
+    if bool(names) == options["is_all"]:
+        raise click.UsageError("name what to wait for, or write --all")
+    goal = Goal.parse(options["goal"])
+    connection = connection_of(kubeconfig, context)
+
+    async def run() -> "Waiting":
+        async with Client(connection) as client:
+            with progress(quiet=options["quiet"]) as shown:
+                waiter = Waiter(client, goal, options["timeout"], shown)
+                return await waiter.wait(names)
+
+    last = asyncio.run(run())
+    if not last.is_over:
+        more = f"; see: knfleet status {last.left[0].name}"
+        raise click.ClickException(f"not within {options['timeout']} s: {last}{more}")
+    for name in last.done:
+        click.echo(f"{name} {goal}")
+
+
+class Waiter:
+    """Waits once."""
+
+    def __init__(
+        self,
+        client: "Client",
+        goal: "Goal",
+        seconds: float,
+        shown: PlainProgress | LiveProgress | None,
+    ) -> None:
+        self.client = client
+        self.goal = goal
+        self.seconds = seconds
+        self.shown = shown
+        self.began = time.monotonic()
+        self.told: set[str] = set()
+        self.last = ""
+
+    async def wait(self, given: tuple[str, ...]) -> "Waiting":
+        """How it ended: with everything done, or with the time over."""
+        from knfleet.overview.live import following
+        from knfleet.overview.waiting import waiting
+
+        async with following(self.client) as live:
+            names = self.chosen(live.objects(), given)
+            try:
+                async with asyncio.timeout(self.seconds):
+                    while True:
+                        now = waiting(live.objects(), names, self.goal, datetime.now(UTC))
+                        self.tell(now)
+                        if now.is_over:
+                            return now
+                        await live.changed()
+            except TimeoutError:
+                return waiting(live.objects(), names, self.goal, datetime.now(UTC))
+
+    def chosen(self, objects: "HubObjects", given: tuple[str, ...]) -> list[str]:
+        """The full names of what is waited for."""
+        from knfleet.overview.naming import find, full_name, rows_of
+        from knfleet.overview.reading import fleet_of
+        from knfleet.overview.waiting import REMOVED
+
+        fleet = fleet_of(objects, datetime.now(UTC))
+        if not given:
+            return sorted(full_name(row) for row in fleet.installs)
+        names: list[str] = []
+        for name in given:
+            if self.goal.kind == REMOVED and not rows_of(fleet, name):
+                say(f"note: nothing is called {name}, so it counts as removed")
+                continue
+            names.append(full_name(find(fleet, name)))
+        return list(dict.fromkeys(names))
+
+    def tell(self, now: "Waiting") -> None:
+        """Say who is done since the last time, and who is waited for."""
+        if self.shown is None:
+            return
+        seconds = time.monotonic() - self.began
+        for name in now.done:
+            if name not in self.told:
+                self.told.add(name)
+                self.shown.say(f"{name} {self.goal} after {seconds:.0f} s")
+        if now.left and str(now) != self.last:
+            self.last = str(now)
+            if isinstance(self.shown, PlainProgress):
+                self.shown.say(f"{now}")
+        if isinstance(self.shown, LiveProgress):
+            total = len(now.done) + len(now.left)
+            names = ", ".join(str(each) for each in now.left[:2])
+            self.shown.advance(f"waiting for {names}", len(now.done), total)

@@ -1,0 +1,116 @@
+"""`knfleet web`: the fleet of a hub in a browser."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.access.providers import ProviderFileError
+from knfleet.cli.fleet import connection_of
+from knfleet.cli.output import explained
+from knfleet.knative.settings import SettingError
+from knfleet.kube.errors import KubeError
+from knfleet.release.errors import ReleaseError
+
+if TYPE_CHECKING:
+    from knfleet.release.releases import Releases
+    from knfleet.web.settings import WebSettings
+
+
+@click.command()
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with.")
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen; port 8787 when none is given, 0 for any.",
+)
+@click.option("--login", is_flag=True, help="Have people log in with tokens of their own.")
+@click.option("--web-actions", "actions", is_flag=True, help="Allow retry, pause and upgrade.")
+@click.option("--tls-cert-file", "certificate", type=click.Path(path_type=Path))
+@click.option("--tls-private-key-file", "key", type=click.Path(path_type=Path))
+@click.option("--insecure-http", "plain", is_flag=True, help="A proxy in front of it has TLS.")
+@click.option("--web-name", "names", multiple=True, help="Name under which it may be asked.")
+@click.option("--namespace", "-n", "namespaces", multiple=True, help="Where to look.")
+@click.option("--clusterprofile-provider-file", "provider_file", type=click.Path(path_type=Path))
+@click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
+@click.option(
+    "--url-file",
+    type=click.Path(path_type=Path),
+    help="Write the address into a file of the owner's, instead of printing it.",
+)
+@explained(KubeError, SettingError, ProviderFileError, ReleaseError)
+def command(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
+    """Show the fleet of a hub in a browser.
+
+    Serves a dashboard on this machine, which shows what the kubeconfig may see, to whoever has the
+    address that is printed. With --login, or on an address that others can reach, people log in
+    with tokens, and each sees what they may.
+    """
+    from functools import partial
+
+    from knfleet.cli.operator import start
+    from knfleet.overview.targets import providers_for
+    from knfleet.runtime import logs
+    from knfleet.web.process import Beside, build
+    from knfleet.web.settings import check_free
+
+    logs.configure("warning")
+    beside = Beside(
+        connection=connection_of(kubeconfig, context),
+        settings=settings_of(options),
+        providers=providers_for(options["provider_file"], kubeconfig, context),
+        releases=releases_of(options["origin"]),
+        namespaces=options["namespaces"],
+        ready=partial(tell, options["url_file"]),
+    )
+    check_free(beside.settings)
+    start(partial(build, beside=beside))
+
+
+def settings_of(options: dict[str, Any]) -> "WebSettings":
+    """How the flags want it served; raises `SettingError` for ways that are refused."""
+    from knfleet.web.settings import WebSettings, check, is_loopback, parse_address
+
+    host, port = parse_address(options["address"])
+    found = WebSettings(
+        host=host,
+        port=port,
+        login=options["login"] or not is_loopback(host),
+        actions=options["actions"],
+        certificate=options["certificate"],
+        key=options["key"],
+        plain=options["plain"],
+        names=options["names"],
+    )
+    check(found)
+    return found
+
+
+def releases_of(origin: str | None) -> "Releases | None":
+    """The release files, if there are any at hand."""
+    from knfleet.cli.operator import release_folder
+    from knfleet.release.cache import ParsedCache
+    from knfleet.release.releases import Releases
+    from knfleet.release.sources import cache_folder
+
+    try:
+        folder = release_folder(origin)
+    except ReleaseError:
+        if origin:
+            raise
+        return None
+    return Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
+
+
+def tell(url_file: Path | None, url: str) -> None:
+    """Say where the dashboard is."""
+    if url_file is None:
+        click.echo(url)
+        return
+    from knfleet.dev.folder import write_private
+
+    write_private(url_file, f"{url}\n")
+    click.echo(f"the address is in {url_file}")

@@ -1,0 +1,60 @@
+"""The form in which reasons are explained: meaning, how to find the cause, what fixes it.
+
+Words in capitals in a command stand for names: KIND, NAMESPACE and NAME of a custom resource,
+PROFILE_NAMESPACE and PROFILE_NAME of its ClusterProfile, CLUSTER for a ManagedCluster, SPOKE for
+the context of the cluster itself.
+"""
+
+from msgspec import Struct
+
+
+class Step(Struct, frozen=True):
+    """One thing to look at, and the command that shows it."""
+
+    text: str
+    command: str = ""
+
+
+class Explanation(Struct, frozen=True, rename="camel"):
+    """What a reason means, and what to do about it."""
+
+    meaning: str
+    find: tuple[Step, ...] = ()
+    """How to find the cause, the likeliest first; empty where there is nothing to find."""
+    fix: str = "Nothing needs to be done."
+    written_on: tuple[str, ...] = ()
+    """Kinds, with the condition type or `Event`."""
+
+
+def step(text: str, command: str = "") -> Step:
+    """One thing to look at."""
+    return Step(text, command)
+
+
+BOTH = "KnativeServing, KnativeEventing"
+STATUS = step(
+    "What is known, link by link, and asked of the target:", "knfleet status KIND/NAMESPACE/NAME"
+)
+CONDITIONS = step(
+    "The whole message, with what was tried and what came back:",
+    "kubectl get KIND -n NAMESPACE NAME -o yaml",
+)
+PROFILE = step(
+    "What the profile says, its conditions and its access providers:",
+    "kubectl get clusterprofile -n PROFILE_NAMESPACE PROFILE_NAME -o yaml",
+)
+DOCTOR = step("What is wrong with the cluster, from the hub's side:", "knfleet doctor CLUSTER")
+DOCTOR_BOTH = step(
+    "The same with a look at the agent and its log on the cluster itself:",
+    "knfleet doctor CLUSTER --spoke-context SPOKE",
+)
+OPERATOR_LOG = step(
+    "The operator's log (on a hub made by `knfleet init`, that of deploy/cluster-manager in"
+    " namespace open-cluster-management):",
+    "kubectl logs -n knative-operator deploy/knative-operator",
+)
+AGENT_LOG = step(
+    "The agent's log, on the cluster:",
+    "kubectl --context SPOKE logs -n open-cluster-management-agent"
+    " deploy/klusterlet-registration-agent",
+)

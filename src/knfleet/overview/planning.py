@@ -1,0 +1,273 @@
+"""What would change on a target if a custom resource were so; nothing is written.
+
+Functions decide (`changes_of`, `new_images`, `seal_of`); `Planner` asks hub and target. A custom
+resource that cannot be planned has a plan that says why, so that it hides no other.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from knfleet.access.anchor import AnchorError
+from knfleet.access.preflight import kube_system_uid
+from knfleet.access.providers import ProviderFile
+from knfleet.api.meta import HUB, Key, Object
+from knfleet.api.schema import DecodeError
+from knfleet.apply.changes import Failure, Why
+from knfleet.apply.observed import Observed
+from knfleet.apply.parts import part
+from knfleet.apply.plan import Step, Verdict
+from knfleet.apply.prune import Pruning
+from knfleet.apply.refs import Ref
+from knfleet.apply.refusals import reason_of
+from knfleet.apply.removal import other_set
+from knfleet.knative.claims import holder, same
+from knfleet.knative.kinds import is_deleting, profile_of, uid_of
+from knfleet.knative.messages import denials_text
+from knfleet.knative.rendering import Renderer
+from knfleet.kube.client import Client
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.overview.differences import FieldChange, differences
+from knfleet.overview.images import images
+from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem, Seal, ordered
+from knfleet.overview.prospects import Prospect, Subject, prospect
+from knfleet.overview.subjects import patch_of
+from knfleet.overview.targets import target_of
+from knfleet.overview.trials import Trial, tried
+from knfleet.release.errors import NotEligible, ReleaseError
+from knfleet.release.version import parse
+from knfleet.render.errors import RenderError
+
+AT_ONCE = 8
+"""So many targets are looked at together."""
+HUB_SECONDS = 10.0
+TAKEN_OVER = "taken over from the Knative Operator; what only that had set goes"
+PLANNED_ERRORS = (ReleaseError, RenderError, DecodeError, AnchorError, KubeError)
+"""What may stand in the way of one custom resource."""
+encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Planner:
+    """Plans for the custom resources of one hub."""
+
+    def __init__(self, hub: Client, providers: ProviderFile | None, renderer: Renderer) -> None:
+        self.hub = hub
+        self.providers = providers
+        self.renderer = renderer
+
+    async def plans(
+        self, subjects: Sequence[Subject], done: Callable[[int], None] = lambda _: None
+    ) -> Plans:
+        """A plan for each custom resource, several at a time; `done` hears how many there are."""
+        slots = asyncio.Semaphore(AT_ONCE)
+        count = 0
+
+        async def one(subject: Subject) -> Plan:
+            nonlocal count
+            async with slots:
+                plan = await self.plan(subject)
+            count += 1
+            done(count)
+            return plan
+
+        return Plans(tuple(await asyncio.gather(*map(one, subjects))))
+
+    async def plan(self, subject: Subject) -> Plan:
+        """What would change for a custom resource; what is in the way is in the plan."""
+        blank = outline(subject)
+        try:
+            return await self.look(subject, blank)
+        except NotEligible as error:
+            versions = self.renderer.releases.versions(subject.kind.type.component)
+            text = f"{error}{detour(subject.installed, subject.cr.spec.version, versions)}"
+            return msgspec.structs.replace(blank, problems=(Problem(text),))
+        except PLANNED_ERRORS as error:
+            return msgspec.structs.replace(blank, problems=(Problem(str(error)),))
+
+    async def look(self, subject: Subject, blank: Plan) -> Plan:
+        """The plan, when nothing is in the way of all of it."""
+        subject, refused = await self.admitted(subject)
+        problems = [*refused, *await self.objections(subject)]
+        hub_uid = await kube_system_uid(self.hub, HUB_SECONDS)
+        async with target_of(self.hub, subject.manifest, self.providers) as client:
+            seen = await prospect(client, subject, self.renderer, hub_uid=hub_uid)
+            trials = await tried(client, seen.plan.steps, blank.namespace)
+        problems += [Problem(*told(each)) for each in hindrances(seen, trials)]
+        return msgspec.structs.replace(
+            blank,
+            wanted=seen.rendering.version,
+            changes=changes_of(trials, seen.pruning),
+            images=new_images(trials, seen.plan.kept),
+            warnings=tuple(seen.rendering.warnings),
+            problems=tuple(problems),
+            seal=seal_of(subject, seen),
+        )
+
+    async def admitted(self, subject: Subject) -> tuple[Subject, list[Problem]]:
+        """The custom resource as the hub would store it, or why it would not."""
+        if subject.live is not None and subject.manifest is subject.live:
+            return subject, []
+        resource = subject.kind.resource
+        try:
+            if subject.live is None:
+                stored = await self.hub.create(resource, subject.manifest, dry_run=True)
+            else:
+                key = Key.of(subject.live)
+                stored = await self.hub.patch(resource, key, patch_of(subject), dry_run=True)
+        except NotFound as error:
+            if reason_of(error) != Why.NO_NAMESPACE:
+                raise
+            namespace = subject.manifest["metadata"]["namespace"]
+            text = f"the namespace {namespace} does not exist on the hub; create it first"
+            return subject, [Problem(text)]
+        except KubeError as error:
+            return subject, [Problem(f"the hub does not take it: {error}")]
+        if subject.live is None:
+            # A dry run invents them.
+            stored["metadata"] = {
+                name: value
+                for name, value in stored["metadata"].items()
+                if name not in ("uid", "creationTimestamp")
+            }
+        return Subject(subject.kind, stored, subject.live), []
+
+    async def objections(self, subject: Subject) -> list[Problem]:
+        """Why the operator would install nothing."""
+        if subject.live is not None and is_deleting(subject.live):
+            return [Problem("it is being deleted; nothing is installed any more")]
+        others = (await self.hub.list(subject.kind.resource)).items
+        first = holder(
+            dated(subject.manifest), others, finalizer=subject.kind.finalizer, claimed=frozenset()
+        )
+        if same(first, subject.manifest):
+            return []
+        kind = subject.kind
+        return [
+            Problem(
+                f"{kind.resource.kind} {Key.of(first)} installs {kind.title} on this target"
+                " already, and there can be only one"
+            )
+        ]
+
+
+def outline(subject: Subject) -> Plan:
+    """A plan that says which custom resource it is about."""
+    key = Key.of(subject.manifest)
+    profile = profile_of(subject.manifest)
+    return Plan(
+        kind=subject.kind.resource.kind,
+        namespace=key.namespace,
+        name=key.name,
+        target=HUB if profile is None else str(profile),
+        installed=subject.installed,
+        custom_resource=spec_changes(subject),
+        is_new=subject.live is None,
+    )
+
+
+def spec_changes(subject: Subject) -> tuple[FieldChange, ...]:
+    """What is different on the hub; of a new custom resource everything is, which says nothing."""
+    if subject.live is None:
+        return ()
+    live: Object = {"spec": part(subject.live, "spec")}
+    return differences(live, {"spec": part(subject.manifest, "spec")})
+
+
+def dated(manifest: Object) -> Object:
+    """A custom resource that is not there yet is younger than all others."""
+    if uid_of(manifest):
+        return manifest
+    return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": "9"}}
+
+
+def changes_of(trials: Iterable[Trial], pruning: Pruning) -> tuple[ObjectChange, ...]:
+    """What would become of all objects; those that only get our marks are left out."""
+    found = [ObjectChange(Act.DELETE, each.ref) for each in pruning.members]
+    found += [ObjectChange(Act.RELEASE, each.ref) for each in pruning.released]
+    for each in trials:
+        if each.failure is not None:
+            continue
+        fields = differences(each.before, each.after) if each.before is not None else ()
+        note = TAKEN_OVER if each.step.verdict == Verdict.ADOPT else ""
+        if each.is_recreated:
+            found.append(ObjectChange(Act.RECREATE, each.ref, note=note))
+        elif each.before is None:
+            found.append(ObjectChange(Act.CREATE, each.ref, note=note))
+        elif fields or note:
+            found.append(ObjectChange(Act.CHANGE, each.ref, fields, note))
+    return ordered(found)
+
+
+def new_images(trials: Sequence[Trial], kept: Iterable[Step]) -> tuple[str, ...]:
+    """Images that no object of the installation has there yet."""
+    present = images(each.desired.manifest for each in kept)
+    before = images(each.before for each in trials if each.before is not None)
+    after = images(each.after for each in trials if each.after is not None)
+    return tuple(sorted(after - before - present))
+
+
+def hindrances(seen: Prospect, trials: Iterable[Trial]) -> list[Failure]:
+    """All that the operator could not do, as far as one can know."""
+    found = [*seen.desired.rejected, *seen.unseen]
+    for step in seen.plan.stopped:
+        assert step.observed is not None
+        if step.verdict == Verdict.REFUSE:
+            found.append(Failure(step.desired.ref, Why.OTHER_SET, other_set(step.observed)))
+        else:
+            text = "it is being deleted; it is made anew when it is gone"
+            found.append(Failure(step.desired.ref, Why.CONFLICT, text))
+    return [*found, *(each.failure for each in trials if each.failure is not None)]
+
+
+def told(failure: Failure) -> tuple[str, Ref]:
+    """A failure in words: of a missing right, what to grant."""
+    if not failure.denials:
+        return failure.message, failure.ref
+    rights = denials_text(failure.denials)
+    return f"not allowed to {rights}; grant this on that cluster to who connects", failure.ref
+
+
+def detour(installed: str, wanted: str, versions: Sequence[str]) -> str:
+    """Which of the versions, newest first, to take on a way that is too long for one step."""
+    old, new = parse(installed), parse(wanted)
+    if old is None or new is None or (old.major, old.minor) == (new.major, new.minor):
+        return ""
+    step = 1 if (new.major, new.minor) > (old.major, old.minor) else -1
+    for each in versions:
+        version = parse(each)
+        if version is not None and (version.major, version.minor) == (old.major, old.minor + step):
+            return f"; go to {each} first, one minor version at a time"
+    return "; go one minor version at a time"
+
+
+def seal_of(subject: Subject, seen: Prospect) -> Seal:
+    """The world that a plan is made for."""
+    wanted = sorted((str(ref), each.digest) for ref, each in seen.desired.objects.items())
+    return Seal(
+        custom_resource=resource_stamp(subject.live),
+        desired=hashlib.sha256(encode(wanted)).hexdigest()[:32],
+        objects={name_of(ref): stamp(each) for ref, each in sorted(seen.seen.items())},
+    )
+
+
+def resource_stamp(live: Object | None) -> str:
+    """What tells whether a custom resource asks for something else than before."""
+    if live is None:
+        return ""
+    meta = part(live, "metadata")
+    return f"{meta.get('uid', '')}:{meta.get('generation', 0)}"
+
+
+def name_of(ref: Ref) -> str:
+    """An object as a text that no other has."""
+    return f"{ref.group_kind} {ref.key}"
+
+
+def stamp(observed: Observed) -> str:
+    """What tells whether somebody wrote an object; its status does not count."""
+    entries = [
+        {**entry, "apiVersion": ""} for entry in observed.managed if not entry.get("subresource")
+    ]
+    return hashlib.sha256(encode([observed.uid, entries])).hexdigest()[:16]

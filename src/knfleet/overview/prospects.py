@@ -1,0 +1,136 @@
+"""What a custom resource asks for, beside what is on its target: read, and never written.
+
+    rendering (as the operator renders) → desired objects → what is there → what must be done
+
+The decisions are those of `apply`; only the acting is left out.
+"""
+
+from contextlib import suppress
+
+from msgspec import Struct
+
+from knfleet.access.anchor import Anchors
+from knfleet.api.core import CONFIG_MAPS, NAMESPACES
+from knfleet.api.knative import Knative
+from knfleet.api.meta import Object
+from knfleet.api.schema import decode
+from knfleet.apply.changes import Failure, Outcome
+from knfleet.apply.desired import NO_OWNERS, DesiredSet, Owners
+from knfleet.apply.engine import Engine
+from knfleet.apply.inventory import ApplySet
+from knfleet.apply.observed import Observed
+from knfleet.apply.parts import part
+from knfleet.apply.plan import Plan
+from knfleet.apply.prune import Member, Pruning, prune
+from knfleet.apply.refs import Ref
+from knfleet.knative.eventing import EVENTING
+from knfleet.knative.kinds import Kind, profile_of, uid_of, was_installed
+from knfleet.knative.rendering import Renderer, Rendering
+from knfleet.knative.serving import SERVING
+from knfleet.knative.spokes import root_of
+from knfleet.knative.targets import inventory_key
+from knfleet.kube.client import Client
+from knfleet.kube.errors import NotFound
+from knfleet.release.migration import check_migration
+from knfleet.render.pipeline import Need
+
+KINDS = {kind.resource.kind: kind for kind in (SERVING, EVENTING)}
+
+
+class Subject(Struct, frozen=True):
+    """A custom resource as it is to be, and as it is on the hub."""
+
+    kind: Kind
+    manifest: Object
+    """As it is to be, with the metadata and status that it has."""
+    live: Object | None = None
+    """None when there is none yet."""
+
+    @property
+    def installed(self) -> str:
+        """The version that is installed; empty when none is."""
+        return str(part(self.live or {}, "status").get("version") or "")
+
+    @property
+    def cr(self) -> Knative:
+        """The custom resource as a value; raises `DecodeError`."""
+        return decode(self.manifest, self.kind.type)
+
+
+class Prospect(Struct, frozen=True):
+    """What is wanted on a target, what is there, and what must be done."""
+
+    rendering: Rendering
+    desired: DesiredSet
+    seen: dict[Ref, Observed]
+    """Every object that was looked at: wanted ones, and those that are to go."""
+    plan: Plan
+    pruning: Pruning
+    unseen: tuple[Failure, ...] = ()
+    """What we were not let look at."""
+
+
+class Place:
+    """A target that nothing is remembered of."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.rendering: Rendering | None = None
+
+    def generation_of(self, need: Need) -> int | None:
+        """Nobody knows."""
+        return None
+
+
+async def rendered(client: Client, subject: Subject, renderer: Renderer) -> Rendering:
+    """The objects that a custom resource asks for, if it may become what it asks for.
+
+    Raises `ReleaseError` (`NotEligible` among them), `RenderError` or `DecodeError`.
+    """
+    cr = subject.cr
+    wanted = renderer.releases.target(cr)
+    check_migration(subject.installed, wanted, kind=subject.kind.resource.kind)
+    return await renderer.render(cr, Place(client))
+
+
+async def prospect(
+    client: Client, subject: Subject, renderer: Renderer, *, hub_uid: str
+) -> Prospect:
+    """Look at a target with the eyes of the operator; raises also `AnchorError` and `KubeError`."""
+    rendering = await rendered(client, subject, renderer)
+    engine = await engine_for(client, subject, hub_uid)
+    desired = await engine.desired(rendering.objects)
+    seen, plan = await engine.look(desired.objects.values())
+    members, hidden = await members_of(engine, subject, desired)
+    pruning = prune(members, desired.refs, engine.applyset)
+    every = seen.objects | {each.ref: each.observed for each in members}
+    failures = [each for each in hidden if isinstance(each, Failure)]
+    return Prospect(rendering, desired, every, plan, pruning, (*seen.failures, *failures))
+
+
+async def engine_for(client: Client, subject: Subject, hub_uid: str) -> Engine:
+    """The engine of the operator, for its eyes alone."""
+    manifest = subject.manifest
+    if profile_of(manifest) is None:
+        owners = Owners(subject.live) if subject.live is not None else NO_OWNERS
+        return Engine(client, ApplySet(CONFIG_MAPS, inventory_key(manifest)), owners=owners)
+    root = root_of(manifest, hub_uid)
+    anchor = await Anchors(client).find(root)
+    owners = NO_OWNERS
+    if anchor is not None:
+        with suppress(NotFound):
+            owners = Owners(anchor, await client.get(NAMESPACES, root.owner.namespace))
+    return Engine(client, ApplySet(CONFIG_MAPS, root.key), owners=owners)
+
+
+async def members_of(
+    engine: Engine, subject: Subject, desired: DesiredSet
+) -> tuple[list[Member], list[Outcome]]:
+    """All objects that belong to the installation now."""
+    parent = engine.parents.parent or await engine.parents.read()
+    if parent.is_marked:
+        known = {each.ref.group_kind: each.resource for each in desired.objects.values()}
+        return await engine.pruner.members(parent.inventory, known)
+    if subject.live is not None and uid_of(subject.live) and was_installed(subject.live):
+        return await engine.pruner.sweep()
+    return [], []

@@ -1,0 +1,178 @@
+"""The hub's objects, kept current once for all pages, and the fleet as each viewer sees it.
+
+Changes come in bursts; after each burst the revision grows by one, and all pages that are open look
+once. The more the last round cost, the longer the next one waits, so that however much changes on
+the hub, showing it takes a bounded part of a core.
+"""
+
+import asyncio
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from knfleet.api.cluster import CLUSTERS
+from knfleet.api.inventory import PROFILES
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.kube.errors import Forbidden, KubeError, NotFound
+from knfleet.kube.informer import Change, Informer
+from knfleet.overview.model import Fleet
+from knfleet.overview.reading import HubObjects, fleet_of
+from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
+from knfleet.web.sight import EVERYTHING, KINDS, Sight
+
+SOONEST_SECONDS = 0.1
+LATEST_SECONDS = 0.7
+"""A change waits at most so long; with what the round itself takes, it is on screen in a second."""
+IDLE_SHARE = 12
+"""After a round, nothing is done for so many times as long as it took."""
+FIRST_SECONDS = 5.0
+"""How long the first page waits for the first list."""
+REMEMBERED = 32
+
+
+class Feed:
+    """What is on the hub, and when it changed."""
+
+    def __init__(self, *, clock: Clock = LOOP_CLOCK) -> None:
+        self.informers: dict[Resource, list[Informer]] = {kind: [] for kind in KINDS}
+        self.clock = clock
+        self.revision = 0
+        self.spent = 0.0
+        """What showing the last change took, in seconds."""
+        self.alarm: Timer | None = None
+        self.changed = asyncio.Event()
+        self.fleets: dict[Sight, Fleet] = {}
+        self.computed = 0
+        """How often a fleet was put together."""
+
+    def follow(self, informer: Informer) -> None:
+        """Show what an informer knows."""
+        self.informers[informer.resource].append(informer)
+        informer.on_change(self.take)
+        self.burst()
+
+    def take(self, _change: Change) -> None:
+        """Something changed on the hub."""
+        self.burst()
+
+    def burst(self) -> None:
+        """Let pages look soon, once for all that changes until then."""
+        if self.alarm is None:
+            pause = min(max(SOONEST_SECONDS, IDLE_SHARE * self.spent), LATEST_SECONDS)
+            self.alarm = self.clock.call_at(self.clock.time() + pause, self.tell)
+
+    def tell(self) -> None:
+        """Let pages look now."""
+        self.alarm = None
+        self.spent = 0.0
+        self.revision += 1
+        self.fleets.clear()
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def after(self, revision: int) -> int:
+        """Wait for a revision later than one; which it is."""
+        while self.revision <= revision:
+            await self.changed.wait()
+        return self.revision
+
+    @contextmanager
+    def spending(self) -> Generator[None]:
+        """Count the time of what is done because of a change; nothing is awaited inside."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent += time.perf_counter() - begun
+
+    def fleet(self, sight: Sight = EVERYTHING) -> Fleet:
+        """The fleet as somebody sees it, put together once for each revision."""
+        found = self.fleets.get(sight)
+        if found is None:
+            if len(self.fleets) >= REMEMBERED:
+                self.fleets.clear()
+            objects = HubObjects(
+                clusters=self.seen(CLUSTERS, sight),
+                profiles=self.seen(PROFILES, sight),
+                servings=self.seen(SERVINGS, sight),
+                eventings=self.seen(EVENTINGS, sight),
+                warnings=(*self.troubles(), *sight.notes()),
+            )
+            found = self.fleets[sight] = fleet_of(objects, datetime.now(UTC))
+            self.computed += 1
+        return found
+
+    def seen(self, kind: Resource, sight: Sight) -> list[Object]:
+        """The objects of a kind that somebody sees."""
+        return [
+            each
+            for informer in self.informers[kind]
+            for each in informer.items()
+            if sight.sees(kind, each["metadata"].get("namespace", ""))
+        ]
+
+    def find(self, resource: Resource, key: Key) -> Object | None:
+        """One object."""
+        found = (informer.get(key) for informer in self.informers[resource])
+        return next((each for each in found if each is not None), None)
+
+    def namespaces(self) -> dict[Resource, set[str]]:
+        """Where there are objects of each kind."""
+        return {
+            kind: {
+                each["metadata"].get("namespace", "")
+                for informer in informers
+                for each in informer.items()
+            }
+            for kind, informers in self.informers.items()
+        }
+
+    def troubles(self) -> list[str]:
+        """Why some of the fleet may not be shown, or not as it is now; a sentence each."""
+        return [
+            trouble
+            for kind, informers in self.informers.items()
+            for trouble in sorted({trouble_of(kind, each) for each in informers} - {""})
+        ]
+
+    async def ready(self) -> None:
+        """Wait a moment for what is not known yet."""
+        pending = [each for every in self.informers.values() for each in every]
+        waits = [self.settled(each) for each in pending if not each.synced.is_set()]
+        if waits:
+            await asyncio.gather(*waits)
+
+    async def settled(self, informer: Informer) -> None:
+        """Wait until an informer has listed, or cannot."""
+        deadline = self.clock.time() + FIRST_SECONDS
+        while not informer.synced.is_set() and informer.failing is None:
+            left = deadline - self.clock.time()
+            if left <= 0:
+                return
+            try:
+                # Nobody tells of a failure, so it is looked for.
+                async with asyncio.timeout(min(left, 0.1)):
+                    await informer.synced.wait()
+            except TimeoutError:
+                continue
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
+
+
+def trouble_of(kind: Resource, informer: Informer) -> str:
+    """What is wrong with a watch, in a sentence; empty when nothing is."""
+    failing: KubeError | None = informer.failing
+    if failing is None:
+        return "" if informer.synced.is_set() else f"The list of {kind} has not come yet."
+    if isinstance(failing, NotFound):
+        return f"The hub does not serve {kind}; its CustomResourceDefinition is not installed."
+    if isinstance(failing, Forbidden):
+        place = f" in {informer.selection.namespace}" if informer.selection.namespace else ""
+        return f"The dashboard may not list {kind}{place}, so none are shown."
+    return f"What is shown of {kind} may be old: {failing}."

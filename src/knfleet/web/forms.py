@@ -1,0 +1,131 @@
+"""The dashboard's answers to those who want something: to come in, to leave, to act."""
+
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from knfleet.api.meta import Key
+from knfleet.web import actions, guard
+from knfleet.web.login import Door, LoginFailed
+from knfleet.web.looking import with_kind
+from knfleet.web.pages import Page
+from knfleet.web.places import KINDS
+from knfleet.web.sessions import Session
+from knfleet.web.site import NOT_THERE, SESSION, Site
+
+
+class Desk:
+    """Login, logout and actions."""
+
+    def __init__(self, site: Site, door: Door) -> None:
+        self.site = site
+        self.door = door
+        self.settings = site.settings
+        self.sessions = site.sessions
+        self.port = site.settings.port
+        """Where the server listens, once it does."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """What is answered."""
+        found = [web.post("/logout", self.logout)]
+        if self.settings.login:
+            found += [web.get("/login", self.ask), web.post("/login", self.login)]
+        else:
+            found += [web.get("/enter", self.enter)]
+        if self.settings.actions:
+            found += [web.post("/cr/{kind}/{namespace}/{name}/{action}", self.act)]
+        return found
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; ports of one host share cookies, so it names the port."""
+        prefix = "__Host-" if self.settings.has_tls else ""
+        return f"{prefix}knfleet-{self.port}"
+
+    def session(self, request: web.Request) -> Session | None:
+        """Who asks."""
+        return self.sessions.find(request.cookies.get(self.cookie, ""))
+
+    def remember(self, response: web.Response, session: Session) -> None:
+        """Give the browser what it shows from now on."""
+        response.set_cookie(
+            self.cookie,
+            session.id,
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=self.settings.has_tls,
+        )
+
+    async def ask(self, request: web.Request) -> web.Response:
+        """Ask for a token."""
+        return self.login_page(request, "")
+
+    def login_page(self, request: web.Request, problem: str) -> web.Response:
+        """The page that asks for a token."""
+        page = Page("Log in", "login.html", facts={"problem": problem})
+        return self.site.answer(request, page, 401 if problem else 200)
+
+    async def login(self, request: web.Request) -> web.Response:
+        """Let somebody in by a token."""
+        guard.check_origin(request)
+        form = await request.post()
+        try:
+            session = await self.door.by_token(str(form.get("token", "")))
+        except LoginFailed as error:
+            return self.login_page(request, str(error))
+        response = web.Response(status=303, headers={"Location": "/"})
+        self.remember(response, session)
+        return response
+
+    async def enter(self, request: web.Request) -> web.Response:
+        """Let the one in who started the dashboard."""
+        try:
+            session = await self.door.by_key(request.query.get("key", ""))
+        except LoginFailed as error:
+            raise web.HTTPUnauthorized(text=str(error)) from error
+        # A page and no redirect: a strict cookie is not sent along a redirect from elsewhere.
+        response = self.site.answer(request, Page("Welcome", "enter.html"))
+        self.remember(response, session)
+        return response
+
+    async def logout(self, request: web.Request) -> web.Response:
+        """Let somebody go."""
+        session, _ = await self.checked(request)
+        await self.sessions.close(session)
+        response = web.Response(status=303, headers={"Location": "/"})
+        response.del_cookie(self.cookie, path="/")
+        return response
+
+    async def checked(self, request: web.Request) -> tuple[Session, dict[str, str]]:
+        """Who sends a form, and what is in it, if it is one of ours."""
+        guard.check_origin(request)
+        session = request[SESSION]
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        if not session.allows(form.get("csrf", "")):
+            raise web.HTTPForbidden(text="This form is too old; load the page again.")
+        return session, form
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Do what somebody wants done to an installation, with their rights."""
+        session, form = await self.checked(request)
+        action = request.match_info["action"]
+        resource = KINDS.get(request.match_info["kind"])
+        if resource is None or action not in actions.REASONS:
+            raise web.HTTPNotFound(text=NOT_THERE)
+        key = Key(request.match_info["namespace"], request.match_info["name"])
+        await self.site.look(session)
+        manifest = self.site.feed.find(resource, key)
+        if manifest is None or not session.sight.sees(resource, key.namespace):
+            raise web.HTTPNotFound(text=NOT_THERE)
+        manifest = with_kind(manifest, resource)
+        wish = actions.Wish(action, session.user, form.get("version", ""))
+        clients = actions.Clients(self.door.hub, session.client)
+        known = self.site.sources.installable().get(resource.kind, ())
+        try:
+            patch = actions.patch_for(wish, manifest, known, datetime.now(UTC))
+            await actions.act(wish, manifest, resource, patch=patch, clients=clients)
+            session.said = f"Done: {actions.sentence(wish, manifest)}."
+        except actions.NotDone as error:
+            session.said = str(error)
+        return web.Response(status=303, headers={"Location": request.path.rpartition("/")[0]})

@@ -1,0 +1,67 @@
+"""Which page an address means, and what of it is searched."""
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Key, Resource
+
+Name = Literal["overview", "versions", "cluster", "install"]
+KINDS = {kind.kind.lower(): kind for kind in (SERVINGS, EVENTINGS)}
+PATTERNS: tuple[tuple[Name, re.Pattern[str]], ...] = (
+    ("overview", re.compile(r"/")),
+    ("versions", re.compile(r"/versions")),
+    ("cluster", re.compile(r"/cluster/([^?#]+)")),
+    ("install", re.compile(r"/cr/([a-z]+)/([^/]+)/([^/]+)")),
+)
+LONGEST = 200
+MOST_PAGES = 1000
+
+
+class Place(Struct, frozen=True):
+    """One page, and what is asked of it."""
+
+    name: Name
+    parts: tuple[str, ...] = ()
+    search: str = ""
+    number: int = 1
+    """Which part of a long list."""
+
+    @property
+    def words(self) -> list[str]:
+        """What is searched for: all of these."""
+        return self.search.casefold().split()
+
+    def installation(self) -> tuple[Resource, Key]:
+        """The custom resource that a page is about."""
+        kind, namespace, name = self.parts
+        return KINDS[kind], Key(namespace, name)
+
+
+def place_of(path: str, query: Mapping[str, str]) -> Place | None:
+    """The page of an address; None when there is none."""
+    for name, pattern in PATTERNS:
+        found = pattern.fullmatch(path)
+        if found is None:
+            continue
+        parts = tuple(map(unquote, found.groups()))
+        if name == "install" and parts[0] not in KINDS:
+            return None
+        number = query.get("page", "1")
+        page = int(number) if number.isdecimal() and len(number) < 5 else 1
+        return Place(
+            name, parts, query.get("q", "").strip()[:LONGEST], min(max(page, 1), MOST_PAGES)
+        )
+    return None
+
+
+def finds(words: list[str], *texts: str) -> bool:
+    """Whether all words are somewhere in some texts."""
+    if not words:
+        return True
+    text = "\n".join(texts).casefold()
+    return all(word in text for word in words)

@@ -1,0 +1,156 @@
+"""The dashboard beside a hub, and inside one.
+
+Beside a hub it watches for itself, with the kubeconfig's rights: kinds that may not be listed
+everywhere are watched in the namespaces in which they may. Inside a hub it shows what the hub's
+controllers watch anyway.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from knfleet.access.providers import ProviderFile
+from knfleet.api.core import NAMESPACES
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Resource
+from knfleet.fleet.hub import Hub, HubSettings
+from knfleet.knative.operator import Once, Operator
+from knfleet.kube.client import Client, Options
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import KubeError
+from knfleet.kube.informer import Informer, without_managed_fields
+from knfleet.release.releases import Releases
+from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Manager
+from knfleet.web.feed import Feed
+from knfleet.web.looking import Sources
+from knfleet.web.server import Dashboard
+from knfleet.web.settings import WebSettings
+from knfleet.web.sight import KINDS, MOST_NAMESPACES, may
+from knfleet.web.versions import Known
+
+USER_AGENT = "knfleet-web"
+
+
+class Beside(Struct, frozen=True, kw_only=True):
+    """What a dashboard beside a hub is made of."""
+
+    connection: Connection
+    settings: WebSettings
+    providers: ProviderFile | None = None
+    releases: Releases | None = None
+    namespaces: tuple[str, ...] = ()
+    """Where to look, if one may not look everywhere nor list namespaces."""
+    ready: Callable[[str], None] = lambda _: None
+    """Told the address once there is one."""
+
+
+def known_of(releases: Releases | None) -> Known | None:
+    """The releases that are at hand, by kind."""
+    if releases is None:
+        return None
+    return {
+        SERVINGS.kind: releases.versions("serving"),
+        EVENTINGS.kind: releases.versions("eventing"),
+    }
+
+
+async def build(manager: Manager, *, beside: Beside) -> None:
+    """Fill a manager with a dashboard of its own."""
+    client = Client(beside.connection, Options(user_agent=USER_AGENT))
+    manager.close_last(client.close)
+    feed = Feed()
+    releases = beside.releases
+    sources = Sources(client, feed, beside.providers, known_of(releases), releases)
+    dashboard = Dashboard(beside.connection, sources, beside.settings)
+    for informer in await informers(client, beside.namespaces):
+        feed.follow(informer)
+        manager.add(informer, f"{informer.resource.kind} informer")
+    manager.add(dashboard, "dashboard")
+    manager.add(Once(lambda: tell(dashboard, beside.ready)), "address")
+
+
+async def tell(dashboard: Dashboard, ready: Callable[[str], None]) -> None:
+    """Tell where the dashboard is."""
+    await dashboard.listening.wait()
+    ready(dashboard.url)
+
+
+async def informers(client: Client, namespaces: Iterable[str]) -> list[Informer]:
+    """What is watched: each kind everywhere, or where that is allowed."""
+    allowed = await asyncio.gather(*(is_allowed(client, kind) for kind in KINDS))
+    refused = [kind for kind, yes in zip(KINDS, allowed, strict=True) if not yes]
+    places = await candidates(client, namespaces) if refused else []
+    found: list[Informer] = []
+    for kind, yes in zip(KINDS, allowed, strict=True):
+        inside = [] if yes or not kind.namespaced else await allowed_in(client, kind, places)
+        # One that may look nowhere is watched all the same: it fails, and says so on the page.
+        found += [watch(client, kind, namespace) for namespace in inside or [""]]
+    return found
+
+
+def watch(client: Client, kind: Resource, namespace: str) -> Informer:
+    """A watch of a kind."""
+    return Informer(client, kind, namespace, trim=without_managed_fields)
+
+
+async def is_allowed(client: Client, kind: Resource, namespace: str = "") -> bool:
+    """Whether a kind may be listed; a question that is not answered counts as a yes."""
+    try:
+        return await may(client, "list", kind, namespace)
+    except KubeError as error:
+        log.info("the hub does not say what we may see", error=str(error))
+        return True
+
+
+async def candidates(client: Client, namespaces: Iterable[str]) -> list[str]:
+    """The namespaces in which to look: those that were named, else all, else the client's own."""
+    if named := sorted(set(namespaces)):
+        return named
+    try:
+        found = await client.list(NAMESPACES, metadata_only=True)
+    except KubeError:
+        return [client.namespace]
+    return sorted(each["metadata"]["name"] for each in found.items)[:MOST_NAMESPACES]
+
+
+async def allowed_in(client: Client, kind: Resource, places: list[str]) -> list[str]:
+    """The namespaces in which a kind may be listed."""
+    answers = await asyncio.gather(*(is_allowed(client, kind, each) for each in places))
+    return [place for place, yes in zip(places, answers, strict=True) if yes]
+
+
+class Inside(Struct, frozen=True, kw_only=True):
+    """What a hub with a dashboard is made of."""
+
+    connection: Connection
+    releases: Releases
+    settings: HubSettings
+    providers: ProviderFile | None
+    web: WebSettings
+
+
+async def build_hub(manager: Manager, *, inside: Inside) -> None:
+    """Fill a manager with a hub that has a dashboard."""
+    operator = Operator(manager, inside.connection, inside.settings.operator, inside.providers)
+    feed = Feed()
+    known = known_of(inside.releases)
+    sources = Sources(operator.client, feed, inside.providers, known, inside.releases)
+    dashboard = Dashboard(inside.connection, sources, inside.web)
+    await operator.start(inside.releases)
+    hub = Hub(operator, inside.settings.fleet)
+    hub.start()
+    manager.add(dashboard, "dashboard")
+    manager.add(Once(lambda: share(operator, hub, feed)), "dashboard's watches")
+
+
+async def share(operator: Operator, hub: Hub, feed: Feed) -> None:
+    """Show what the controllers watch, from when they do."""
+    await operator.begun.wait()
+    for controller in operator.controllers:
+        feed.follow(controller.resources)
+    await hub.begun.wait()
+    assert hub.fleet is not None
+    feed.follow(hub.fleet.views.clusters)
+    feed.follow(hub.fleet.views.profiles)

@@ -1,0 +1,127 @@
+"""The dashboard as a part of a process: it listens, and ends when the process does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import KubeError
+from knfleet.runtime.logs import log
+from knfleet.web import guard
+from knfleet.web.forms import Desk
+from knfleet.web.login import Door
+from knfleet.web.looking import Sources
+from knfleet.web.objects import Objects
+from knfleet.web.pages import Page
+from knfleet.web.sessions import Sessions
+from knfleet.web.settings import WebSettings, check, not_free, tls_context
+from knfleet.web.site import NOT_THERE, SESSION, Site
+
+CLOSE_SECONDS = 2.0
+LONGEST_FORM = 64 * 1024
+OPEN = ("/login", "/enter", "/static/")
+"""What is answered to everybody."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Dashboard:
+    """Serves the dashboard of one hub while it runs."""
+
+    def __init__(self, connection: Connection, sources: Sources, settings: WebSettings) -> None:
+        check(settings)
+        self.settings = settings
+        self.sources = sources
+        self.sessions = Sessions(settings.idle_seconds)
+        self.site = Site(sources, self.sessions, settings)
+        self.door = Door(connection, sources.hub, self.sessions)
+        self.desk = Desk(self.site, self.door)
+        self.objects = Objects(self.site)
+        self.address: tuple[str, int] | None = None
+        """Where it listens, once it does."""
+        self.listening = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where to look; with the key that lets the one in who started it."""
+        assert self.address is not None
+        host, port = self.address
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "https" if self.settings.has_tls else "http"
+        base = f"{scheme}://{shown}:{port}/"
+        return base if self.settings.login else f"{base}enter?key={self.door.key}"
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=CLOSE_SECONDS)
+        await runner.setup()
+        try:
+            await self.listen(runner)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.site.live.run())
+                group.create_task(self.sessions.run())
+                if not self.settings.login:
+                    group.create_task(self.door.know_owner())
+        finally:
+            self.site.live.end()
+            self.sources.feed.close()
+            await runner.cleanup()
+
+    async def listen(self, runner: web.AppRunner) -> None:
+        """Begin to answer; raises `SettingError` when that cannot be."""
+        settings = self.settings
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=tls_context(settings))
+        try:
+            await site.start()
+        except OSError as error:
+            raise not_free(settings, error) from error
+        host, port = runner.addresses[0][:2]
+        self.address, self.desk.port = (host, port), port
+        log.info("serving the dashboard", host=host, port=port, login=settings.login)
+        self.listening.set()
+
+    def app(self) -> web.Application:
+        """What is served."""
+        app = web.Application(middlewares=[self.receive], client_max_size=LONGEST_FORM)
+        app.on_response_prepare.append(guard.harden)
+        app.add_routes([*self.site.routes(), *self.objects.routes(), *self.desk.routes()])
+        return app
+
+    @web.middleware
+    async def receive(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let a request pass that may, and answer errors with a page."""
+        try:
+            guard.check_host(request, self.settings)
+            if not request.path.startswith(OPEN):
+                session = self.desk.session(request)
+                if session is None:
+                    return self.stranger(request)
+                request[SESSION] = session
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return self.failed(request, error.status, sentence_of(error))
+        except KubeError as error:
+            return self.failed(request, 502, f"The hub did not answer as it should: {error}.")
+
+    def stranger(self, request: web.Request) -> web.Response:
+        """The answer to somebody who is not logged in."""
+        if self.settings.login and request.method == "GET" and request.path != "/live":
+            return web.Response(status=303, headers={"Location": "/login"})
+        return self.failed(
+            request, 401, "You are not logged in; open the address that was printed at the start."
+        )
+
+    def failed(self, request: web.Request, status: int, text: str) -> web.Response:
+        """A page that says what is wrong."""
+        if request.path == "/live":
+            return web.Response(status=status, text=text)
+        page = Page("Not possible", "error.html", facts={"text": text, "status": status})
+        return self.site.answer(request, page, status)
+
+
+def sentence_of(error: web.HTTPException) -> str:
+    """What is wrong, in our words where we had any."""
+    is_ours = error.text and not error.text.startswith(f"{error.status}:")
+    return str(error.text) if is_ours else f"{NOT_THERE if error.status == 404 else error.reason}"

@@ -1,0 +1,188 @@
+"""The dashboard's answers to those who look: pages, streams, files."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from urllib.parse import parse_qsl, urlsplit
+
+from aiohttp import web
+
+from knfleet.kube.errors import Unauthorized
+from knfleet.web import drawing, views
+from knfleet.web.feed import Feed
+from knfleet.web.live import Live
+from knfleet.web.looking import Looking, Sources
+from knfleet.web.pages import Page
+from knfleet.web.places import Place, place_of
+from knfleet.web.sessions import Session, Sessions
+from knfleet.web.settings import WebSettings
+from knfleet.web.sight import sight_of
+from knfleet.web.streaming import stream
+from knfleet.web.views import Build, Forms
+
+SIGHT_SECONDS = 30.0
+"""How long it is believed what somebody may see."""
+SESSION = web.RequestKey("session", Session)
+KEPT = "public, max-age=31536000, immutable"
+TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+NOT_THERE = "There is no such thing on this hub, or you may not see it."
+
+
+class Site:
+    """Pages and streams."""
+
+    def __init__(self, sources: Sources, sessions: Sessions, settings: WebSettings) -> None:
+        self.sources = sources
+        self.sessions = sessions
+        self.settings = settings
+        self.live = Live(sources.feed)
+
+    @property
+    def feed(self) -> Feed:
+        """What is on the hub."""
+        return self.sources.feed
+
+    def routes(self) -> list[web.RouteDef]:
+        """What is answered."""
+        return [
+            web.get("/", self.page),
+            web.get("/versions", self.page),
+            web.get("/cluster/{name:.+}", self.page),
+            web.get("/cr/{kind}/{namespace}/{name}", self.page),
+            web.get("/live", self.stream),
+            web.get("/static/{file}", static),
+        ]
+
+    async def page(self, request: web.Request) -> web.Response:
+        """One page, as it is now."""
+        session = request[SESSION]
+        place = place_of(request.raw_path.partition("?")[0], request.query)
+        if place is None:
+            raise web.HTTPNotFound(text=NOT_THERE)
+        await self.feed.ready()
+        await self.look(session)
+        looking = self.looking(place, session)
+        if looking is not None:
+            await looking.look()
+        page = self.build(place, session, looking)()
+        if page is None:
+            raise web.HTTPNotFound(text=NOT_THERE)
+        return self.answer(request, page)
+
+    def answer(self, request: web.Request, page: Page, status: int = 200) -> web.Response:
+        """A page as HTML."""
+        session = request.get(SESSION)
+        text = drawing.draw(
+            page.template,
+            page=page,
+            rev=page.digest(),
+            at=request.path_qs,
+            session=session,
+            here=request.path,
+            said=session.hear() if session is not None else "",
+        )
+        response = web.Response(text=text, content_type="text/html", status=status)
+        response.enable_compression()
+        return response
+
+    async def look(self, session: Session) -> bool:
+        """See to it that it is known what somebody may see; whether that changed."""
+        if session.is_owner or self.sessions.clock() - session.seen_at < SIGHT_SECONDS:
+            return False
+        before = session.sight
+        try:
+            session.sight = await sight_of(session.client, self.feed.namespaces())
+        except Unauthorized:
+            await self.sessions.close(session)
+            raise web.HTTPUnauthorized(text="Your token is not valid any more.") from None
+        session.seen_at = self.sessions.clock()
+        return session.sight != before
+
+    def looking(self, place: Place, session: Session) -> Looking | None:
+        """What must be known beside the fleet, for pages about one installation."""
+        if place.name != "install":
+            return None
+        return Looking(self.sources, session, *place.installation())
+
+    def build(self, place: Place, session: Session, looking: Looking | None) -> Build:
+        """How a page is drawn, now and again."""
+        if looking is not None:
+            forms = Forms(session.csrf if self.settings.actions else "")
+            return partial(self.install, looking, forms)
+        return partial(self.shared, place, session)
+
+    def install(self, looking: Looking, forms: Forms) -> Page | None:
+        """The page of an installation."""
+        about = looking.about()
+        return None if about is None else views.install(about, forms)
+
+    def shared(self, place: Place, session: Session) -> Page | None:
+        """A page that is the same for all who see the same."""
+        fleet = self.feed.fleet(session.sight)
+        if place.name == "overview":
+            return views.overview(fleet, place)
+        if place.name == "versions":
+            return views.versions(fleet, place, self.sources.installable())
+        return views.cluster(fleet, place)
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """What changes on an open page."""
+        session = request[SESSION]
+        at = urlsplit(request.query.get("at", "/"))
+        place = place_of(at.path, dict(parse_qsl(at.query)))
+        if place is None:
+            raise web.HTTPNotFound(text=NOT_THERE)
+        if self.live.is_full:
+            raise web.HTTPServiceUnavailable(text="Too many pages are open; close some.")
+        await self.look(session)
+        looking = self.looking(place, session)
+        if looking is not None:
+            await looking.look()
+        key = (place, session.sight) if looking is None else looking
+        with self.live.channel(key, self.build(place, session, looking)) as channel:
+            if channel is None:
+                raise web.HTTPNotFound(text=NOT_THERE)
+            going_on = partial(self.may_go_on, session)
+            sending = stream(request, channel, self.live, may_go_on=going_on)
+            if looking is None:
+                return await sending
+            return await beside(looking, sending)
+
+    async def may_go_on(self, session: Session) -> bool:
+        """Whether a stream still shows what its viewer may see."""
+        if not self.sessions.is_open(session):
+            return False
+        try:
+            return not await self.look(session)
+        except web.HTTPUnauthorized:
+            return False
+
+
+async def beside(
+    looking: Looking, sending: Coroutine[None, None, web.StreamResponse]
+) -> web.StreamResponse:
+    """Keep an installation current while its page is open."""
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(looking.follow())
+        try:
+            return await sending
+        finally:
+            following.cancel()
+
+
+async def static(request: web.Request) -> web.Response:
+    """A file of ours."""
+    name = request.match_info["file"]
+    found = drawing.static_files().get(name)
+    if found is None:
+        raise web.HTTPNotFound(text="There is no such file.")
+    content, digest = found
+    is_asked = request.query.get("v") == digest
+    response = web.Response(
+        body=content,
+        content_type=TYPES[name.rpartition(".")[2]],
+        charset="utf-8",
+        headers={"Cache-Control": KEPT if is_asked else "no-cache"},
+    )
+    response.enable_compression()
+    return response

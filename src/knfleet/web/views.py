@@ -1,0 +1,169 @@
+"""What each page shows: pure functions from the fleet, as its viewer sees it, to pages."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from knfleet.api.meta import Object
+from knfleet.overview.chain import Chain
+from knfleet.overview.model import ClusterRow, Fleet, InstallRow
+from knfleet.web import drawing
+from knfleet.web.drawing import block, cluster_tile, install_id, install_line, tile_id
+from knfleet.web.history import Happened
+from knfleet.web.pages import Page
+from knfleet.web.places import Place, finds
+from knfleet.web.versions import KINDS, Known, Line, matrix
+
+ROWS = 100
+"""So many installations on one page; broken ones come first."""
+TILES = 300
+
+
+class Numbers(Struct, frozen=True):
+    """How many of each state there are."""
+
+    clusters: int
+    installs: int
+    bad_clusters: int
+    states: dict[str, int]
+
+
+class About(Struct, frozen=True):
+    """What is known of one installation beside the fleet."""
+
+    manifest: Object
+    chain: Chain
+    events: tuple[Happened, ...] = ()
+    events_note: str = ""
+    """Why there are no Events, if they could not be read."""
+    target_note: str = ""
+    """Why the failing link could not be opened, if it could not."""
+    steps: tuple[str, ...] = ()
+
+
+def overview(fleet: Fleet, place: Place) -> Page:
+    """The fleet on one page."""
+    installs = [each for each in fleet.installs if is_found(each, place.words)]
+    clusters = [each for each in fleet.clusters if is_cluster_found(each, place.words)]
+    pages = max(1, -(-len(installs) // ROWS))
+    number = min(place.number, pages)
+    shown = installs[(number - 1) * ROWS : number * ROWS]
+    tiles = clusters[:TILES]
+    blocks = {
+        "counts": block("counts", numbers(fleet)),
+        "notes": block("notes", fleet.warnings),
+        "found": block("found", place, len(clusters), len(installs), len(clusters) - len(tiles)),
+        "pages": block("pages", place.search, number, pages),
+        **{tile_id(each): cluster_tile(each) for each in tiles},
+        **{install_id(each): install_line(each) for each in shown},
+    }
+    lists = {
+        "tiles": tuple(tile_id(each) for each in tiles),
+        "installs": tuple(install_id(each) for each in shown),
+    }
+    return Page("Fleet", "overview.html", blocks, lists, {"search": place.search})
+
+
+def numbers(fleet: Fleet) -> Numbers:
+    """How many there are of everything."""
+    bad = sum(each.stand == "bad" for each in fleet.clusters)
+    states = Counter(each.stand for each in fleet.installs)
+    return Numbers(len(fleet.clusters), len(fleet.installs), bad, dict(states))
+
+
+def is_found(row: InstallRow, words: list[str]) -> bool:
+    """Whether an installation is what is searched for."""
+    return finds(
+        words,
+        row.ref,
+        row.target,
+        row.cluster,
+        row.installed,
+        row.wanted,
+        row.reason,
+        drawing.WORDS[row.stand],
+    )
+
+
+def is_cluster_found(row: ClusterRow, words: list[str]) -> bool:
+    """Whether a cluster is what is searched for."""
+    return finds(
+        words,
+        row.name,
+        row.kubernetes,
+        row.reason,
+        drawing.WORDS[row.stand],
+        f"serving {row.serving} eventing {row.eventing}",
+        *row.profiles,
+        *row.sets,
+    )
+
+
+def versions(fleet: Fleet, place: Place, known: Known) -> Page:
+    """Clusters by components, with what each may become next."""
+    lines = [each for each in matrix(fleet, known) if is_line_found(each, place.words)]
+    shown = lines[:TILES]
+    blocks = {
+        "notes": block("notes", fleet.warnings),
+        "known": block("known", {kind: known.get(kind, ()) for kind in KINDS}),
+        "found": block("lines", len(shown), len(lines)),
+        **{f"v:{each.name}": block("line", each) for each in shown},
+    }
+    lists = {"matrix": tuple(f"v:{each.name}" for each in shown)}
+    return Page("Versions", "versions.html", blocks, lists, {"search": place.search})
+
+
+def is_line_found(line: Line, words: list[str]) -> bool:
+    """Whether a line of the matrix is what is searched for."""
+    cells = [*line.serving, *line.eventing]
+    texts = [f"{each.install.installed} {each.install.wanted}" for each in cells]
+    return finds(words, line.name, *texts)
+
+
+def cluster(fleet: Fleet, place: Place) -> Page | None:
+    """One cluster and what is installed on it; None when nobody knows it."""
+    (name,) = place.parts
+    row = next((each for each in fleet.clusters if each.name == name), None)
+    if row is None:
+        return None
+    installs = [each for each in fleet.installs if each.cluster == name]
+    blocks = {
+        "notes": block("notes", fleet.warnings),
+        "cluster": block("cluster", row),
+        **{install_id(each): install_line(each) for each in installs},
+    }
+    lists = {"installs": tuple(map(install_id, installs))}
+    return Page(name, "cluster.html", blocks, lists, {"name": name})
+
+
+def install(about: About, forms: "Forms") -> Page:
+    """One installation: its chain, its conditions, and what happened to it."""
+    row = about.chain.install
+    others = [each for each in about.events if not each.is_repair]
+    repairs = [each for each in about.events if each.is_repair]
+    blocks = {
+        "head": block("head", row),
+        "chain": block("chain", about.chain, about.target_note),
+        "conditions": block("conditions", row.conditions),
+        "events": block("events", others, about.events_note, "No Events are kept at the moment."),
+        "repairs": block(
+            "events", repairs, about.events_note, "Nothing had to be repaired lately.", "repairs"
+        ),
+        "actions": block("actions", row, forms, about.steps) if forms.csrf else "",
+    }
+    title = f"{drawing.component(row.kind)} {row.namespace}/{row.name}"
+    return Page(title, "install.html", blocks, {}, {"row": row, "has_actions": bool(forms.csrf)})
+
+
+class Forms(Struct, frozen=True):
+    """What forms need; without a token there are none."""
+
+    csrf: str = ""
+
+    def __repr__(self) -> str:
+        return "Forms()"
+
+
+Build = Callable[[], Page | None]
+"""Draws a page as it is now; None when what it is about is gone."""

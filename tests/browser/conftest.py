@@ -1,0 +1,100 @@
+"""Fixtures for tests in a browser: Chromium of the system, a real hub, and a dashboard of it.
+
+Playwright drives the browser; it brings none itself and must not download one.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+
+from knfleet.kube.client import Client
+from tests import dashboards
+from tests.dashboards import RealHub, Running
+from tests.ground import Pool
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDE, NARROW = (1280, 900), (400, 800)
+
+Open = Callable[..., AbstractAsyncContextManager[Page]]
+
+
+def chromium() -> str:
+    """The browser of the system; `make test` sees to it that there is one."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.fail("there is no chromium on the PATH; run `make chromium`")
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """A browser without a window."""
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(
+            executable_path=chromium(), args=[*as_root, "--disable-dev-shm-usage"]
+        )
+        yield launched
+        await launched.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def real_hub(pool: Pool) -> AsyncIterator[RealHub]:
+    """A real hub with four clusters, for all tests of a module."""
+    (lent,) = await pool.lend(1)
+    async with Client(lent.connection) as client:
+        hub = RealHub(client, lent.connection)
+        await hub.prepare(4)
+        yield hub
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(real_hub: RealHub) -> AsyncIterator[Running]:
+    """A dashboard of the real hub."""
+    async with dashboards.running(real_hub.connection) as running:
+        yield running
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Open:
+    """Opens a page that must not complain about anything."""
+
+    @asynccontextmanager
+    async def open_page(
+        size: tuple[int, int] = WIDE, *, scheme: str = "light", bypass_csp: bool = False
+    ) -> AsyncGenerator[Page]:
+        complaints: list[str] = []
+
+        def hear(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                complaints.append(f"{message.type}: {message.text}")
+
+        context = await browser.new_context(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if scheme == "dark" else "light",
+            bypass_csp=bypass_csp,
+        )
+        try:
+            page = await context.new_page()
+            page.set_default_timeout(20_000)
+            page.on("console", hear)
+            page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+            yield page
+        finally:
+            await context.close()
+        assert complaints == []
+
+    return open_page
+
+
+async def picture(page: Page, name: str) -> None:
+    """Keep what the page looks like."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    await page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)

@@ -1,0 +1,88 @@
+"""The pages by task, followed on a hub and a spoke that they share.
+
+Each page leaves its clusters as it found them, or as the next one wants them.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from knfleet.api.knative import SERVINGS
+from knfleet.dev.folder import Folder
+from knfleet.kube.client import Client
+from knfleet.kube.kubeconfig import load
+from tests.docs.pages import DOCS, ROOT
+from tests.documents import Reader
+from tests.fleet.operators import Hub
+from tests.ground import Lent
+from tests.peers.goproject import go_project
+from tests.peers.laboratory import Printed
+from tests.peers.operator import running, silenced
+from tests.peers.samples import serving
+from tests.peers.surroundings import prepare
+
+pytestmark = pytest.mark.xdist_group("docs")
+
+FLEET = """
+knfleet init --wait --context hub --image "$IMAGE:$TAG" --releases "$RELEASES" > joined.txt
+$(sed -n 's/<cluster_name>/cluster1/; s/^ *knfleet join/knfleet join/p' joined.txt) \\
+  --context spoke1 --image "$IMAGE:$TAG"
+knfleet accept --clusters cluster1 --wait --context hub
+"""
+"""What the page about fleets does, in short."""
+SAMPLE = serving("docs", {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}})
+
+
+async def test_pages_that_need_no_cluster_can_be_followed(
+    desk: Path, variables: dict[str, str], tmp_path: Path
+):
+    assert await Reader(tmp_path, variables).follow(ROOT / "README.md") == 1
+    assert await Reader(tmp_path, variables).follow(ROOT / "CONTRIBUTING.md") == 0
+    assert (tmp_path / "objects.yaml").read_text().count("\nkind: Deployment") > 5
+
+
+async def test_the_page_about_installing_can_be_followed(reader: Reader):
+    assert await reader.follow(DOCS / "install.md") == 7
+
+
+async def test_the_page_about_the_knative_operator_can_be_followed(reader: Reader):
+    """The Knative Operator itself has installed what is taken over."""
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed, so that the Knative Operator cannot be built")
+    project = await go_project(Printed())
+    kubeconfig = Path(reader.environment["KUBECONFIG"])
+    connection = load([kubeconfig], "hub")
+    async with Client(connection) as client:
+        hub = Hub(Lent("hub", connection, kubeconfig, Folder(kubeconfig.parent)), client)
+        await prepare(client, SAMPLE, project.definitions())
+        options = ["--kubeconfig", str(kubeconfig)]
+        with silenced():
+            async with running(project, SAMPLE, options, reader.folder / "theirs.log"):
+                await client.create(SERVINGS, SAMPLE.manifest, SAMPLE.namespace)
+                await hub.ready(SERVINGS, "1.23.0")
+
+        assert await reader.follow(DOCS / "migrate-knative-operator.md") == 4
+
+        await hub.delete(SERVINGS)
+        await hub.gone(SERVINGS)
+    await reader.type("kubectl delete namespace knative-operator knative-serving", "the end")
+
+
+async def test_the_pages_about_a_fleet_at_work_can_be_followed(reader: Reader):
+    """One after the other: what one page installs is what the next one looks at."""
+    await reader.type(FLEET, "the fleet")
+
+    for name, blocks in (
+        ("upgrade.md", 6),
+        ("security.md", 5),
+        ("troubleshoot.md", 8),
+        ("migrate-ocm.md", 3),
+    ):
+        assert await reader.follow(DOCS / name) == blocks, name
+
+
+async def test_the_page_about_clusters_on_ones_machine_can_be_followed(reader: Reader):
+    """The last one here: it takes the clusters down."""
+    assert await reader.follow(DOCS / "dev-clusters.md") == 4
+    assert not list(Path(reader.environment["XDG_DATA_HOME"]).rglob("state.json"))

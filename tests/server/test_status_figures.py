@@ -1,0 +1,143 @@
+"""`knfleet status` on a real API server: what it costs at 300 clusters, and without any CRD."""
+
+import asyncio
+import os
+import sys
+import tarfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from knfleet.api.cluster import CLUSTERS
+from knfleet.api.conditions import READY
+from knfleet.api.core import CRDS, NAMESPACES, SECRETS
+from knfleet.api.crd import definitions
+from knfleet.api.fleetcrds import hub_definitions
+from knfleet.api.inventory import PROFILES
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.kube.client import Client, Options
+from knfleet.overview.reading import KINDS, read_fleet
+from tests.fakes.clients import Heard
+from tests.fleet.commands import done, refused
+from tests.ground import Lent
+from tests.server.fleet.hubs import established
+from tests.unit.overview.samples import condition, install, managed, profile
+
+COUNT = 300
+AT_ONCE = 24
+PLANTED = "hunter2xyz"
+
+
+async def test_three_hundred_clusters_are_four_requests_to_the_hub(
+    lent: Lent, tmp_path: Path
+) -> None:
+    """Not one request is made for each cluster; names, completion and bundle work at that size."""
+    async with Client(lent.connection, Options(concurrency=AT_ONCE)) as client:
+        await prepare(client)
+        await fill(client)
+    heard = Heard()
+    async with Client(lent.connection, Options(observe=heard)) as client:
+        fleet = await read_fleet(client)
+
+    assert heard.requests == [("list", 200)] * len(KINDS)
+    assert (len(fleet.clusters), len(fleet.installs), fleet.warnings) == (COUNT, 2 * COUNT, ())
+    began = time.monotonic()
+    printed = await done(lent.kubeconfig, "status")
+    seconds = time.monotonic() - began
+    print(f"knfleet status with {COUNT} clusters and {2 * COUNT} installations: {seconds:.2f} s")
+    assert f"{COUNT} clusters: 1 in trouble, {COUNT - 1} healthy" in printed
+    assert f"{2 * COUNT} installations: 1 in trouble, {2 * COUNT - 1} ready" in printed
+    assert len((await done(lent.kubeconfig, "status", "-o", "name")).splitlines()) == 3 * COUNT
+
+    choices = "KnativeEventing/knative/edge-007, KnativeServing/knative/edge-007"
+    assert choices in await refused(lent.kubeconfig, "status", "knative/edge-007")
+    assert "did you mean edge-007" in await refused(lent.kubeconfig, "status", "egde-007")
+    assert await completions(lent.kubeconfig, "knfleet doctor edge-29") == [
+        f"edge-29{number}" for number in range(10)
+    ]
+    bundle = tmp_path / "bundle.tar.gz"
+    await done(lent.kubeconfig, "support-bundle", "-q", "-f", str(bundle))
+    with tarfile.open(bundle) as packed:
+        texts = [packed.extractfile(each) for each in packed.getmembers()]
+        whole = b"".join(text.read() for text in texts if text is not None).decode()
+    assert PLANTED not in whole
+    assert "token-of-edge" in whole
+
+
+async def test_a_cluster_that_is_no_hub_says_so(lent: Lent) -> None:
+    """Kinds that are missing are told, and are no failure."""
+    async with Client(lent.connection) as client:
+        fleet = await read_fleet(client)
+
+    assert len(fleet.warnings) == len(KINDS)
+    assert "No clusters and no installations yet" in await done(lent.kubeconfig, "status")
+
+
+async def prepare(client: Client) -> None:
+    """Install the CRDs of a hub, and namespaces."""
+    crds = {each["metadata"]["name"]: each for each in (*definitions(), *hub_definitions())}
+    await asyncio.gather(*(client.apply(CRDS, each) for each in crds.values()))
+    for name in crds:
+        await established(client, name)
+    for name in ("knative", "fleet"):
+        await client.apply(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        )
+    meta = {"name": "token-of-edge", "namespace": "fleet"}
+    secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+    await client.create(SECRETS, secret | {"stringData": {"token": PLANTED}})
+
+
+async def fill(client: Client) -> None:
+    """Make the clusters, a profile and two installations for each; the first one is broken."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def make(resource: Resource, manifest: Object) -> None:
+        async with gate:
+            status = manifest.pop("status")
+            manifest["metadata"].pop("uid", None)
+            await client.create(resource, manifest)
+            patch: Any = {"status": status}
+            await client.patch(resource, Key.of(manifest), patch, subresource="status")
+
+    async with asyncio.TaskGroup() as group:
+        for resource, manifest in objects():
+            group.create_task(make(resource, manifest))
+
+
+def objects() -> Iterable[tuple[Resource, Object]]:
+    """All that a hub with so many clusters has."""
+    for number in range(COUNT):
+        name = f"edge-{number:03}"
+        health = "True" if number else "Unknown"
+        yield CLUSTERS, managed(name, health)
+        published = profile(name, health=health)
+        published["spec"] = {"clusterManager": {"name": "open-cluster-management"}}
+        published["status"]["conditions"][0]["reason"] = "Told"
+        yield PROFILES, published
+        ready = condition(READY, "True")
+        lost = condition(READY, "False", "ClusterProfileNotReady", "it is not healthy")
+        for resource in (SERVINGS, EVENTINGS):
+            said = lost if not number and resource == SERVINGS else ready
+            made = install(name, said, on=name, version="1.23.0", resource=resource)
+            made["status"]["observedGeneration"] = 1
+            yield resource, made
+
+
+async def completions(kubeconfig: Path, line: str) -> list[str]:
+    """What bash is told for a line whose last word is to be completed."""
+    asked = {
+        "_KNFLEET_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+        "KUBECONFIG": str(kubeconfig),
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "knfleet"),
+        env={**os.environ, **asked},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    return [entry.partition(",")[2] for entry in out.decode().splitlines()]

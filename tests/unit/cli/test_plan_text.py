@@ -1,0 +1,116 @@
+"""A plan as people read it."""
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from knfleet.apply.refs import Ref
+from knfleet.cli.main import knfleet
+from knfleet.cli.plantext import field_text, names, plans_text, wide
+from knfleet.overview.differences import FieldChange
+from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem
+
+PLAN = Plan(
+    kind="KnativeServing",
+    namespace="knative-serving",
+    name="knative",
+    target="fleet/london",
+    installed="1.22.0",
+    wanted="1.23.0",
+    custom_resource=(FieldChange("spec.version", "1.22", "1.23"),),
+    changes=(
+        ObjectChange(Act.DELETE, Ref("apps", "Deployment", "knative-serving", "old")),
+        ObjectChange(Act.CREATE, Ref("", "ConfigMap", "knative-serving", "new")),
+        ObjectChange(
+            Act.CHANGE,
+            Ref("apps", "Deployment", "knative-serving", "controller"),
+            (
+                FieldChange("spec.replicas", 1, 2),
+                FieldChange("spec.paused", after=True),
+                FieldChange("spec.minReadySeconds", before=3),
+            ),
+        ),
+    ),
+    images=("example.com/controller:1.23.0",),
+)
+IDLE = Plan(
+    kind="KnativeEventing",
+    namespace="knative-eventing",
+    name="knative",
+    target="hub",
+    installed="1.23.0",
+    wanted="1.23.0",
+)
+LOST = msgspec.structs.replace(IDLE, name="lost", wanted="", problems=(Problem("no way in"),))
+
+
+def test_a_plan_is_read_from_the_deletions_on() -> None:
+    """Every line has one thing to say."""
+    assert plans_text(Plans((PLAN,))).splitlines() == [
+        "KnativeServing knative-serving/knative on fleet/london (1.22.0 → 1.23.0)",
+        "  spec.version: 1.22 → 1.23",
+        "  DELETE  Deployment knative-serving/old",
+        "  create  ConfigMap knative-serving/new",
+        "  change  Deployment knative-serving/controller",
+        "      spec.replicas: 1 → 2",
+        "      spec.paused: + true",
+        "      spec.minReadySeconds: - 3",
+        "  images to pull:",
+        "    example.com/controller:1.23.0",
+        "  1 to delete, 1 to create, 1 to change.",
+    ]
+
+
+def test_one_that_fails_hides_no_other() -> None:
+    """All are there, and the last line counts them."""
+    text = plans_text(Plans((PLAN, IDLE, LOST)))
+
+    assert "  ERROR  no way in" in text
+    assert "  Nothing to do." in text
+    assert text.endswith(
+        "3 custom resources: 1 would change, 1 would not, 1 cannot be planned or carried out."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (FieldChange("data.token", is_secret=True), "data.token: (changed)"),
+        (FieldChange("a", "", " x"), 'a: "" → " x"'),
+        (FieldChange("a", "one\ntwo", {"b": [1]}), 'a: "one\\ntwo" → {"b": [1]}'),
+        (FieldChange("a", "1", 1), "a: 1 → 1"),
+        (FieldChange("a", after="x" * 100), f"a: + {'x' * 40} … {'x' * 17}"),
+    ],
+)
+def test_values_stand_on_one_line(change: FieldChange, text: str) -> None:
+    """Long ones are cut, those of Secrets are not there at all."""
+    assert field_text(change) == text
+
+
+def test_wide_has_a_row_for_each_field_with_whole_values() -> None:
+    """For those who search."""
+    long = msgspec.structs.replace(PLAN, custom_resource=(FieldChange("a", after="x" * 100),))
+
+    lines = wide(Plans((long, LOST))).splitlines()
+
+    assert len(lines) == 1 + 1 + 2 + 3 + 1
+    assert "x" * 100 in lines[1]
+    assert "no way in" in lines[-1]
+
+
+def test_names_are_those_of_kubectl() -> None:
+    """Deletions first here, too."""
+    assert names(Plans((PLAN,))) == [
+        "deployment.apps/old",
+        "configmap/new",
+        "deployment.apps/controller",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [[], ["knative", "--all"], ["--all", "-f", "-"]])
+def test_it_must_be_clear_what_to_plan(arguments: list[str]) -> None:
+    """One of the three, which is said."""
+    answer = CliRunner().invoke(knfleet, ["plan", *arguments])
+
+    assert answer.exit_code == 2
+    assert "the NAME of a custom resource, -f FILE or --all" in answer.output
