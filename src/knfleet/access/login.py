@@ -29,6 +29,8 @@ class PluginRuns:
         self.seconds = 0.0
         """How long all runs took together."""
         self.running_since: float | None = None
+        self.is_queued = False
+        """Whether it waits for its turn."""
         self.stamp: object = None
         """What the program was when it was run last."""
         self.ahead_at = math.inf
@@ -41,13 +43,16 @@ class PluginRuns:
         self.count += 1
         self.running_since = started = loop.time()
         try:
+            self.is_queued = True
             async with self.turns.turn():
+                self.is_queued = False
                 started = loop.time()
                 credential = await self.plugin.fetch(self.run)
         except BaseException:
             self.failures += 1
             raise
         finally:
+            self.is_queued = False
             self.running_since = None
             self.seconds += loop.time() - started
         self.ahead_at = loop.time() + ahead_seconds(credential, datetime.now(UTC))

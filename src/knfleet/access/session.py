@@ -257,14 +257,17 @@ class Session:
         """Probe until a probe fails; meanwhile fetch credentials before they are needed."""
         timing = self.setup.timing
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(self.keep_login())
+            renewing: asyncio.Task[None] | None = None
             while self.answering:
                 await self.wait_woken(timing.probe - timing.soonest)
                 self.woken.clear()
+                if (renewing is None or renewing.done()) and self.runs.wants_run():
+                    renewing = group.create_task(self.renew_login())
                 await self.probe()
                 if self.answering:
                     await asyncio.sleep(timing.soonest)
-            keeping.cancel()
+            if renewing is not None:
+                renewing.cancel()
 
     async def probe(self) -> None:
         """Ask once whether the spoke is there, and still the same."""
@@ -293,15 +296,12 @@ class Session:
             self.cleared = troubles
             self.wake()
 
-    async def keep_login(self) -> None:
-        """Fetch each credential while the one before still serves."""
-        while True:
-            await asyncio.sleep(min(self.setup.timing.probe, 5.0))
-            if self.runs.wants_run():
-                outcome = await self.login.shared_refresh()
-                if isinstance(outcome, KubeError):
-                    log.warning("next login failed", profile=str(self.profile), error=str(outcome))
-                    await asyncio.sleep(self.setup.timing.plugin_retry_limit)
+    async def renew_login(self) -> None:
+        """Fetch the next credential while the one before still serves."""
+        outcome = await self.login.shared_refresh()
+        if isinstance(outcome, KubeError):
+            log.warning("next login failed", profile=str(self.profile), error=str(outcome))
+            await asyncio.sleep(self.setup.timing.plugin_retry_limit)
 
     def contact(self) -> None:
         """The spoke answered."""

@@ -235,7 +235,10 @@ class Spoke:
 
     def is_queued(self) -> bool:
         """Whether nothing was tried yet, since others are before it."""
-        return self.session is not None and self.session.is_queued and self.session.failures == 0
+        session = self.session
+        if session is None or session.failures:
+            return False
+        return session.is_queued or session.runs.is_queued
 
     def outcome(self, *, even_unhealthy: bool) -> Live | AccessError | None:
         """What somebody gets who wants to use the spoke now; None when it is worth waiting."""

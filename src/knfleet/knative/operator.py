@@ -201,7 +201,8 @@ class Operator:
         self.has_crds = True
         spokes = self.connect_spokes()
         hub_uid = await self.hub_uid()
-        targets = SpokeTargets(LocalTargets(self.leading_writer), spokes, hub_uid)
+        local = LocalTargets(self.leading_writer)
+        targets = SpokeTargets(local, spokes, hub_uid, self.writer)
         parts = Parts(
             self.writer,
             targets,

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 TURN_SECONDS = 1.0
 """After this long, whatever it is may as well be waiting for something."""
-BEHIND_SECONDS = 0.1
+BEHIND_SECONDS = 0.05
 """An event loop that takes this long to come round is behind."""
 LOOK_SECONDS = 0.02
 LOOKS = 20
