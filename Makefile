@@ -9,6 +9,7 @@ READY := .venv/.ready
 WORKERS ?= 2
 ARGS ?=
 N ?= 100
+REPLICAS ?= 1
 
 .PHONY: help
 help: ## list the targets
@@ -112,7 +113,7 @@ bench-spokes: $(READY) ground ## the same on one spoke and on eight at once, and
 
 .PHONY: scale
 scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)
-	@$(BIN)/python -m bench.scale --spokes $(N) $(ARGS)
+	@$(BIN)/python -m bench.scale --spokes $(N) --replicas $(REPLICAS) $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again

@@ -1,11 +1,13 @@
 """One operator and many spokes: what it costs to install, restart, change, be disturbed and idle.
 
     python -m bench.scale [--spokes 100] [--plugin secretreader|script] [--real] [--json FILE]
+    python -m bench.scale --replicas 3 …
 
 The hub is a real API server with a ClusterProfile and a KnativeServing for each spoke; the spokes
-are fake API servers, each with a port, a CA and a token, in processes of their own. CPU is told in
-seconds of a core, since the spokes share this machine with what is measured. Everything has a time
-limit, and nothing is left afterwards.
+are fake API servers, each with a port, a CA and a token, in processes of their own. With replicas,
+the spokes are shared; one is killed, and another joins. CPU is told in seconds of a core, since the
+spokes share this machine with what is measured. Everything has a time limit, and nothing is left
+afterwards.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.requests import READS, WRITES, by_verb, requests
+from tests.fakes.farm import overlapping
 from tests.fleet import small_release
 from tests.ground import Pool
 from tests.peers.goproject import go_project
@@ -102,6 +105,29 @@ async def measure(stage: Stage, limit: float, *, idle_seconds: float) -> dict[st
     return table.phases
 
 
+async def measure_shared(stage: Stage, limit: float, *, replicas: int) -> dict[str, Figures]:
+    """What several operators do that share the spokes, when one dies and another joins."""
+    table = Table(stage)
+    for number in range(replicas):
+        await stage.start("--share-spokes", number=number)
+    async with table.phase("install all") as figures:
+        figures["s"] = await stage.install(limit)
+        await stage.steady(limit)
+    async with table.phase("one killed") as figures:
+        victim, *stage.operators = stage.operators
+        await victim.kill()
+        # A change is made everywhere only when every spoke is somebody's again.
+        figures["s"] = await stage.change("killed", limit)
+        await stage.steady(limit)
+    async with table.phase("one joined") as figures:
+        await stage.start("--share-spokes", number=replicas)
+        figures["s"] = await stage.change("joined", limit)
+        await stage.steady(limit)
+    both = overlapping(await stage.farm.written())
+    print(f"spokes that two wrote on at the same time: {len(both)} {both[:5]}")
+    return table.phases
+
+
 async def flap(stage: Stage, limit: float) -> Figures:
     """Cut some spokes off and let them back, while a healthy one is changed again and again."""
     names = [place.name for place in stage.farm.places]
@@ -148,6 +174,8 @@ async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Figures]
             if arguments.latency:
                 await stage.farm.slow(arguments.latency / 1000)
             limit = 120 + arguments.spokes * 1.5
+            if arguments.replicas > 1:
+                return await measure_shared(stage, limit, replicas=arguments.replicas)
             return await measure(stage, limit, idle_seconds=arguments.idle)
     finally:
         pool.close()
@@ -183,6 +211,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure one operator with many spokes.")
     parser.add_argument("--spokes", type=int, default=100)
+    parser.add_argument("--replicas", type=int, default=1, help="operators that share the spokes")
     parser.add_argument("--plugin", choices=("secretreader", "script"), default="secretreader")
     parser.add_argument("--real", action="store_true", help="Knative's own release, with Kourier")
     parser.add_argument("--latency", type=float, default=0, help="of spokes, in milliseconds")

@@ -1,11 +1,10 @@
 """Three operators share the spokes of one hub; no spoke is ever written by two of them at once."""
 
-import itertools
 import os
 from collections import defaultdict
 from pathlib import Path
 
-from tests.fakes.farm import Written
+from tests.fakes.farm import overlapping
 from tests.fleet import small_release
 from tests.ground import Lent
 from tests.scale.stage import Stage, a_stage
@@ -15,23 +14,6 @@ LIMIT_SECONDS = 90 + 2.0 * SPOKES
 SERVED_SECONDS = 20.0
 """After a process died, its spokes are another's within that time."""
 FLAGS = ("--share-spokes",)
-
-
-def by_spoke(written: list[Written]) -> dict[str, list[Written]]:
-    """Who wrote on each spoke, in order of time."""
-    found: defaultdict[str, list[Written]] = defaultdict(list)
-    for each in sorted(written, key=lambda each: each.first):
-        found[each.spoke].append(each)
-    return found
-
-
-def overlapping(written: list[Written]) -> list[str]:
-    """Spokes on which one began to write before another had ended."""
-    return [
-        spoke
-        for spoke, writers in by_spoke(written).items()
-        if any(one.last >= other.first for one, other in itertools.pairwise(writers))
-    ]
 
 
 async def shares(stage: Stage) -> dict[str, set[str]]:
