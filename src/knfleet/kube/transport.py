@@ -17,6 +17,7 @@ from msgspec import Struct
 from yarl import URL
 
 from knfleet.kube.answers import Answer, as_error
+from knfleet.kube.connector import Connector
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
@@ -317,7 +318,7 @@ class Transport:
 def new_session(options: Options, sockets: Sockets) -> aiohttp.ClientSession:
     """A session without limits of its own: slots and deadlines are ours."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
+        connector=Connector(
             limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=sockets.open
         ),
         cookie_jar=aiohttp.DummyCookieJar(),

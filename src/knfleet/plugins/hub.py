@@ -71,7 +71,10 @@ class Hub(NamedTuple):
         """A connection that is still to be made."""
         address = urlsplit(self.server)
         host, port = address.hostname or "", address.port or 443
-        return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        line = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        # What it would open by itself has no TLS.
+        line.auto_open = 0
+        return line
 
     def dial(self, line: http.client.HTTPConnection) -> None:
         """Make a connection."""
