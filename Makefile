@@ -95,7 +95,8 @@ recording: $(READY) ground ## type commands on real clusters and draw what they 
 	@$(BIN)/python -m tools.recording docs/images
 
 .PHONY: bench
-bench: bench-client bench-knative bench-spokes ## measure, beside what others need for the same
+bench: $(READY) ground ## measure beside the Knative Operator and a bare client; writes docs/benchmarks (40 minutes)
+	@$(BIN)/python -m bench.suite $(ARGS)
 
 .PHONY: bench-client
 bench-client: $(READY) ground ## measure the client: CPU per apply, list and watch
@@ -107,9 +108,9 @@ bench-client: $(READY) ground ## measure the client: CPU per apply, list and wat
 bench-knative: $(READY) ground ## measure the operator beside the Knative Operator, turn by turn
 	@$(BIN)/python -m bench.knative $(ARGS)
 
-.PHONY: bench-spokes
-bench-spokes: $(READY) ground ## the same on one spoke and on eight at once, and beside spokes that hang
-	@$(BIN)/python -m bench.spokes $(ARGS)
+.PHONY: bench-timeline
+bench-timeline: $(READY) ground ## show every kind of request of an installation, and who uses how much CPU
+	@$(BIN)/python -m bench.timeline --floor $(ARGS)
 
 .PHONY: scale
 scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)

@@ -1,7 +1,7 @@
 """The operators that are measured: how each is started, and how one sees what it does."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -46,22 +46,31 @@ def knfleet(releases: Path) -> Contestant:
     @contextlib.asynccontextmanager
     async def started(hub: Hub, folder: Path, flags: Sequence[str]) -> AsyncGenerator[Running]:
         operator = Operator(hub.lent.kubeconfig, releases, folder / "knfleet.log")
-        await operator.start("--disable-ha", *flags)
-        assert operator.process is not None
-
-        async def is_ready() -> bool:
-            try:
-                return (await operator.fetch("/readiness")).startswith("ok")
-            except OSError:
-                return False
-
-        try:
-            await until(is_ready, "knfleet is ready to work")
-            yield Running(operator.process.pid, operator.passes)
-        finally:
-            await operator.kill()
+        async with running_knfleet(operator, flags) as running:
+            yield running
 
     return Contestant("knfleet", started)
+
+
+@contextlib.asynccontextmanager
+async def running_knfleet(
+    operator: Operator, flags: Sequence[str], environment: Mapping[str, str] | None = None
+) -> AsyncGenerator[Running]:
+    """Our operator, from when it is ready to work until it is killed."""
+    await operator.start("--disable-ha", *flags, **(environment or {}))
+    assert operator.process is not None
+
+    async def is_ready() -> bool:
+        try:
+            return (await operator.fetch("/readiness")).startswith("ok")
+        except OSError:
+            return False
+
+    try:
+        await until(is_ready, "knfleet is ready to work")
+        yield Running(operator.process.pid, operator.passes)
+    finally:
+        await operator.kill()
 
 
 def knative_operator(project: GoProject, *limits: str, name: str) -> Contestant:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from bench.contestants import Running
+from bench.readiness import ready
 from bench.requests import READS, WRITES, by_verb, requests
 from msgspec import Struct
 from tests.fleet.operators import Hub
@@ -18,11 +19,12 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import NotFound
 
 SPACE = "knative-serving"
-SPEC = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
+SPEC: Object = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
 REPAIR_SECONDS = 15.0
 """What is not repaired by then is not repaired at once, and counts as not at all."""
 LOOKS = 4
 MIB = 2**20
+MB = 10**6
 
 Figures = dict[str, float | None]
 """A measurement by its name; None where something did not happen in time."""
@@ -41,7 +43,7 @@ async def install(stage: Stage) -> Figures:
     """From nothing to Ready, seconds."""
     began = time.monotonic()
     await stage.hub.create(SERVINGS, **SPEC)
-    await stage.hub.ready(SERVINGS, SPEC["version"])
+    await ready(stage.hub, SERVINGS, SPEC["version"], ["knative"])
     return {"Serving + Kourier to Ready, s": time.monotonic() - began}
 
 
@@ -80,7 +82,12 @@ async def is_quiet(stage: Stage) -> bool:
     return True
 
 
-async def drift(stage: Stage) -> Figures:
+async def local_drift(stage: Stage) -> Figures:
+    """How soon changes by others are repaired on the hub."""
+    return await drift(stage, lambda: is_quiet(stage))
+
+
+async def drift(stage: Stage, quiet: Test) -> Figures:
     """How soon changes by others are repaired, seconds; each is made when all is quiet."""
     label: Object = {"metadata": {"labels": {"app.kubernetes.io/name": "changed"}}}
     config, service = Key(SPACE, "config-gc"), Key(SPACE, "controller")
@@ -102,7 +109,7 @@ async def drift(stage: Stage) -> Figures:
         }
         figures: Figures = {}
         for name, (change, is_right) in changes.items():
-            await until(lambda: is_quiet(stage), "the operator is quiet")
+            await until(quiet, "the operator is quiet")
             figures[name] = await repaired(change, is_right)
         return figures
 
@@ -145,5 +152,5 @@ async def memory(stage: Stage) -> Figures:
     return {"RSS with one installation, MiB": stage.operator.memory_bytes / MIB}
 
 
-SCENARIOS = (install, memory, forced_pass, drift)
+SCENARIOS = (install, memory, forced_pass, local_drift)
 """In this order, one after the other, on the same installation."""

@@ -17,6 +17,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
+from knfleet.release.releases import Releases
 from knfleet.runtime import kinds
 from knfleet.runtime.manager import Manager
 from knfleet.web.feed import Feed
@@ -67,6 +68,7 @@ async def running(
     *,
     known: Known | None = KNOWN,
     namespaces: tuple[str, ...] = (),
+    releases: Releases | None = None,
 ) -> AsyncGenerator[Running]:
     """A dashboard of a hub, with watches of its own."""
     settings = settings or WebSettings(port=free_port())
@@ -74,7 +76,8 @@ async def running(
     client = Client(connection)
     manager.close_last(client.close)
     feed = Feed()
-    dashboard = Dashboard(connection, Sources(client, feed, None, known), settings)
+    sources = Sources(client, feed, None, known, releases)
+    dashboard = Dashboard(connection, sources, settings)
     for informer in await informers(client, namespaces):
         feed.follow(informer)
         manager.add(informer)

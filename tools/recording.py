@@ -7,6 +7,7 @@ changed, but for tokens, which are left out.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,18 +16,18 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from playwright.sync_api import ViewportSize, sync_playwright
 from tools.terminal import Said, picture, run
 
-from knfleet.dev import binaries
+from knfleet.dev import binaries, ports
 from knfleet.dev.clusters import Ground
 from knfleet.dev.folder import Folder
 
 CLUSTERS = ("amsterdam", "lima")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WEB_SECONDS = 30.0
+SCREEN: ViewportSize = {"width": 1180, "height": 640}
 KNATIVE = """\
-apiVersion: v1
-kind: Namespace
-metadata: {{name: {space}}}
----
 apiVersion: operator.knative.dev/v1beta1
 kind: {kind}
 metadata: {{name: {cluster}, namespace: {space}}}
@@ -110,12 +111,46 @@ def fleet(recorder: Recorder) -> None:
     recorder.unseen(JOIN)
     both = ",".join(CLUSTERS)
     recorder.unseen("kubectl config use-context hub")
+    recorder.unseen("kubectl create namespace knative-serving")
+    recorder.unseen("kubectl create namespace knative-eventing")
     recorder.show(f"knfleet accept --clusters {both} --wait")
     recorder.show("kubectl apply -f knative.yaml")
     recorder.show("knfleet wait --all --quiet")
     recorder.unseen(TROUBLE)
     recorder.show("knfleet status")
     recorder.show("knfleet status knative-serving/lima")
+
+
+def dashboard(recorder: Recorder, target: Path) -> None:
+    """The same fleet in a browser, if there is one on this machine."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        print(f"no {' or '.join(BROWSERS)} on the PATH: no picture of the dashboard")
+        return
+    folder = recorder.folder
+    (port,) = ports.reserve(1, ports.DEFAULT_RANGE, folder / "knative.yaml")
+    address = folder / "address.txt"
+    web = ("knfleet", "web", "--context", "hub", "--url-file", str(address))
+    with subprocess.Popen(
+        [*web, "--address", f"127.0.0.1:{port}"], cwd=folder, env=recorder.environment
+    ) as process:
+        try:
+            ends = time.monotonic() + WEB_SECONDS
+            while not address.exists() or not address.read_text():
+                if time.monotonic() > ends:
+                    raise RuntimeError(f"no dashboard after {WEB_SECONDS:.0f} s")
+                time.sleep(0.1)
+            with sync_playwright() as playwright:
+                chromium = playwright.chromium.launch(
+                    executable_path=browser, args=["--no-sandbox"]
+                )
+                page = chromium.new_page(viewport=SCREEN, color_scheme="dark")
+                page.goto(address.read_text().strip())
+                page.get_by_text("knative-serving/lima").first.wait_for()
+                page.screenshot(path=target / "dashboard.png")
+                chromium.close()
+        finally:
+            process.terminate()
 
 
 def main() -> None:
@@ -126,6 +161,7 @@ def main() -> None:
             (folder / name).write_text(text)
         recorder = Recorder(folder, environment)
         fleet(recorder)
+        dashboard(recorder, target)
     (target / "fleet.svg").write_text(
         picture("knfleet on a hub with two clusters", recorder.scenes)
     )

@@ -20,7 +20,7 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 SVG = "http://www.w3.org/2000/svg"
-COLUMNS = 132
+COLUMNS = 140
 FONT, LINE = 14, 20
 ADVANCE = 8.43
 MARGIN, BAR = 18, 34
@@ -98,7 +98,9 @@ def played(scenes: Sequence[Said]) -> tuple[list[Line], float]:
         lines.append(Line(prompt, now))
         now += len(scene.command) * TYPING_SECONDS + min(scene.seconds, LONGEST_WAIT)
         for each in settled(scene.output):
-            lines.append(Line(Text.from_ansi(each), now))
+            text = Text.from_ansi(each)
+            text.truncate(COLUMNS, overflow="ellipsis")
+            lines.append(Line(text, now))
             now += 0.05
         lines.append(Line(Text(""), now))
         now += PAUSE_SECONDS

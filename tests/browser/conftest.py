@@ -11,16 +11,24 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
+from knfleet.api.knative import SERVINGS
 from knfleet.kube.client import Client
+from knfleet.release.cache import ParsedCache
+from knfleet.release.releases import Releases
+from knfleet.web.settings import WebSettings
 from tests import dashboards
 from tests.dashboards import RealHub, Running
+from tests.fakes.sockets import free_port
+from tests.fleet import small_release
 from tests.ground import Pool
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = (1280, 900), (400, 800)
+
+expect.set_options(timeout=30_000)
 
 Open = Callable[..., AbstractAsyncContextManager[Page]]
 
@@ -52,13 +60,32 @@ async def real_hub(pool: Pool) -> AsyncIterator[RealHub]:
     async with Client(lent.connection) as client:
         hub = RealHub(client, lent.connection)
         await hub.prepare(4)
+        own = dashboards.installation(SERVINGS, "own", "knative-serving", version="1.23.0")
+        own["spec"]["ingress"] = {}
+        await hub.write(SERVINGS, own)
         yield hub
 
 
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Releases:
+    """The release files of a small Knative."""
+    root = small_release.write(tmp_path_factory.mktemp("small"))
+    return Releases(root, cache=ParsedCache(tmp_path_factory.mktemp("cache")))
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def running(real_hub: RealHub) -> AsyncIterator[Running]:
-    """A dashboard of the real hub."""
-    async with dashboards.running(real_hub.connection) as running:
+async def running(real_hub: RealHub, releases: Releases) -> AsyncIterator[Running]:
+    """A dashboard of the real hub, in which something can be done."""
+    settings = WebSettings(port=free_port(), actions=True)
+    async with dashboards.running(real_hub.connection, settings, releases=releases) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(real_hub: RealHub) -> AsyncIterator[Running]:
+    """A dashboard of the real hub, to which people log in."""
+    settings = WebSettings(port=free_port(), login=True)
+    async with dashboards.running(real_hub.connection, settings) as running:
         yield running
 
 
@@ -83,7 +110,7 @@ def open_page(browser: Browser) -> Open:
         )
         try:
             page = await context.new_page()
-            page.set_default_timeout(20_000)
+            page.set_default_timeout(30_000)
             page.on("console", hear)
             page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
             yield page

@@ -74,9 +74,9 @@ async def test_the_pages_about_a_fleet_at_work_can_be_followed(reader: Reader):
     await reader.type(FLEET, "the fleet")
 
     for name, blocks in (
-        ("upgrade.md", 6),
+        ("upgrade.md", 7),
         ("security.md", 5),
-        ("troubleshoot.md", 8),
+        ("troubleshoot.md", 11),
         ("migrate-ocm.md", 3),
     ):
         assert await reader.follow(DOCS / name) == blocks, name

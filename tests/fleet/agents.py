@@ -5,20 +5,25 @@ import base64
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
 import psutil
 from msgspec import Struct
 
-from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.agent.certificates import REQUESTS
+from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, ManagedCluster
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
-from knfleet.api.spokeaccess import ACCESS_ACCOUNT
+from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import find
-from knfleet.apply.parts import part
+from knfleet.apply.parts import items, part
+from knfleet.fleet.approval import Request, examine
+from knfleet.fleet.joining import JoinPlan, access_objects
+from knfleet.fleet.requests import approve
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Endpoint
 from tests.ground import Lent
@@ -97,6 +102,8 @@ def kubeconfig(endpoint: Endpoint, token: str) -> bytes:
     cluster: Object = {"server": endpoint.server}
     if endpoint.ca:
         cluster["certificate-authority-data"] = base64.b64encode(endpoint.ca).decode()
+    if endpoint.proxy_url:
+        cluster["proxy-url"] = endpoint.proxy_url
     return msgspec.json.encode(
         {
             "apiVersion": "v1",
@@ -122,10 +129,9 @@ async def prepare_spoke(spoke: Client) -> None:
     """Make what `join` makes for an agent that runs outside of the cluster."""
     meta = {"name": AGENT_NAMESPACE}
     await spoke.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-    account = {"name": ACCESS_ACCOUNT, "namespace": AGENT_NAMESPACE}
-    await spoke.apply(
-        SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
-    )
+    for each in access_objects(JoinPlan(cluster="c1", bootstrap=b"", image="")):
+        resource = await spoke.discovery.resource(each["apiVersion"], each["kind"])
+        await spoke.apply(resource, each)
 
 
 async def cluster_of(hub: Client, name: str = "c1") -> ManagedCluster:
@@ -158,3 +164,46 @@ async def hub_secret(spoke: Client) -> dict[str, bytes]:
 async def remove_hub_secret(spoke: Client) -> None:
     """Delete what the agent keeps."""
     await spoke.delete(SECRETS, Key(AGENT_NAMESPACE, HUB_SECRET))
+
+
+class Scene(Struct):
+    """A hub that runs, and a spoke with an agent that does not yet."""
+
+    hub: Client
+    hub_lent: Lent
+    spoke: Client
+    agent: Agent
+    running: AsyncExitStack
+
+    async def joined(self) -> None:
+        """Start the agent, and have its cluster accepted and available."""
+        await self.agent.start()
+        await self.accept()
+        await condition(self.hub, AVAILABLE, "True")
+
+    async def handed_over(self) -> dict[str, str]:
+        """What the agent handed to the hub."""
+        found = await self.hub.list(SECRETS, "c1", fields=f"metadata.name={ACCESS_SECRET}")
+        return (found.items[0].get("data") or {}) if found.items else {}
+
+    async def handed(self) -> bool:
+        """Whether the agent handed something to the hub."""
+        return "token" in await self.handed_over()
+
+    async def pending(self, name: str = "c1") -> list[Object]:
+        """Requests of a cluster that nobody answered."""
+        found = await self.hub.list(REQUESTS, labels=f"{CLUSTER_NAME_LABEL}={name}")
+        return [each for each in found.items if not items(each, "status", "conditions")]
+
+    async def accept(self, name: str = "c1") -> Object:
+        """Do what a person does who accepts a cluster; the request that was approved."""
+
+        async def asked() -> bool:
+            return bool(await self.pending(name))
+
+        await until(asked, f"{name} asks for a certificate: {self.agent.said()}", seconds=30)
+        (request,) = await self.pending(name)
+        assert isinstance(examine(request), Request), examine(request)
+        await approve(self.hub, request, reason="Test", message="by a test")
+        await self.hub.patch(CLUSTERS, Key("", name), {"spec": {"hubAcceptsClient": True}})
+        return request

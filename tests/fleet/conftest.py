@@ -1,6 +1,8 @@
 """What tests of the operator share: a hub with our CRDs, and the operator as a process."""
 
+import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,11 @@ import pytest
 from knfleet.kube.client import Client
 from tests.conftest import Lend
 from tests.fleet import small_release
+from tests.fleet.agents import Agent, Scene, bootstrap_token, prepare_spoke
 from tests.fleet.fleets import Fleet, gather
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
+from tests.server.fleet import hubs
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +54,21 @@ async def fleet(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[F
     """A hub and two spokes with profiles; the operator, with the small release, is not started."""
     async with gather(await lend(3), tmp_path, small_root) as fleet:
         yield fleet
+
+
+@pytest.fixture
+async def scene(lend: Lend, tmp_path: Path) -> AsyncIterator[Scene]:
+    """A hub with our controllers, and a spoke whose agent knows how to reach it."""
+    hub_lent, spoke_lent = await lend(2)
+    async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
+        await hubs.install(hub)
+        await prepare_spoke(spoke)
+        agent = Agent(spoke_lent, tmp_path)
+        agent.point_to(hub_lent.connection.endpoint, await bootstrap_token(hub))
+        async with AsyncExitStack() as running:
+            await running.enter_async_context(hubs.running(hub_lent.connection))
+            scene = Scene(hub, hub_lent, spoke, agent, running)
+            try:
+                yield scene
+            finally:
+                await agent.end(signal.SIGKILL)

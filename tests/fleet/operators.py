@@ -31,6 +31,7 @@ class Operator:
     """`knfleet operator`, started as often as a test wants."""
 
     command: ClassVar[str] = "operator"
+    module: ClassVar[str] = "knfleet"
 
     def __init__(self, kubeconfig: Path, releases: Path, log: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -46,7 +47,7 @@ class Operator:
         inherited = {name: value for name, value in os.environ.items() if name not in hidden}
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "knfleet", self.command),
+                *(sys.executable, "-m", self.module, self.command),
                 *("-kubeconfig", str(self.kubeconfig), f"--health-port={self.port}"),
                 *(flags or ("--disable-ha",)),
                 stdin=asyncio.subprocess.DEVNULL,

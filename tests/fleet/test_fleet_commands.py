@@ -1,36 +1,44 @@
 """init, join, accept, unjoin and clean on a real hub and a real spoke."""
 
 import shlex
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from knfleet.api.cluster import CLUSTERS
-from knfleet.api.core import CRDS, NAMESPACES
-from knfleet.api.hub import AGENT_NAMESPACE, HUB_NAMESPACE, OPERATOR_NAMESPACE
+from knfleet.api.core import CONFIG_MAPS, PODS, SECRETS
+from knfleet.api.hub import (
+    KLUSTERLETS,
+)
 from knfleet.api.meta import Key
-from knfleet.api.work import APPLIED_WORKS
+from knfleet.api.spokeaccess import ACCESS_SECRET
+from knfleet.dev.reset import contents
+from knfleet.fleet.invitations import token_secret
 from knfleet.kube.client import Client
 from tests.conftest import Lend
 from tests.fleet.commands import IMAGE, done, refused, type_in
+from tests.fleet.fleetchecks import (
+    check_agent,
+    check_hub,
+    check_lost,
+    check_sets,
+    check_works,
+    is_bare,
+    is_clean,
+    with_work,
+)
+from tests.ground import Lent
 from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("agent")
-OURS = (OPERATOR_NAMESPACE, HUB_NAMESPACE, AGENT_NAMESPACE)
-
-
-async def is_clean(client: Client) -> bool:
-    """Whether nothing of a fleet is on a cluster, but the namespaces of its clusters."""
-    crds = [each["metadata"]["name"] for each in (await client.list(CRDS)).items]
-    namespaces = [each["metadata"]["name"] for each in (await client.list(NAMESPACES)).items]
-    return not [each for each in crds if "open-cluster-management" in each] and not [
-        each for each in namespaces if each in OURS
-    ]
 
 
 async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small_root: Path):
     hub, spoke = await lend(2)
+    async with Client(hub.connection) as client:
+        ground = set(await contents(client))
     flags = ("--image", IMAGE, "--releases", str(small_root), "--timeout", "90")
     told = await done(hub.kubeconfig, "init", "--wait", *flags)
     command = next(line for line in told.splitlines() if "knfleet join" in line)
@@ -38,15 +46,17 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
     assert command.strip().endswith(command.split("--hub-ca-hash ")[1])
 
     async with Client(hub.connection) as client, Client(spoke.connection) as spoke_client:
+        await check_hub(client)
         _, *join = shlex.split(command.replace("<cluster_name>", "cluster1"))
         said = await done(spoke.kubeconfig, *join, "--image", IMAGE)
         assert "knfleet accept --clusters cluster1" in said
-        accepted = await done(
-            hub.kubeconfig, "accept", "--clusters", "cluster1", "--wait", "--timeout", "60"
-        )
+        accept = ("accept", "--clusters", "cluster1", "--wait", "--timeout", "60")
+        assert "would be approved" in await done(hub.kubeconfig, *accept, "--dry-run")
+        accepted = await done(hub.kubeconfig, *accept)
         assert "approved" in accepted
         assert "set hubAcceptsClient to true for managed cluster cluster1" in accepted
 
+        await check_agent(spoke_client)
         shown = (await done(hub.kubeconfig, "get", "clusters")).splitlines()
         heading = "NAME HUB ACCEPTED MANAGED CLUSTER URLS JOINED AVAILABLE AGE"
         assert " ".join(shown[0].split()) == heading
@@ -63,21 +73,16 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
         sick = await type_in(hub.kubeconfig, "doctor", "nobody")
         assert (sick.code, "there is none called nobody" in sick.out) == (1, True)
 
+        await check_sets(hub.kubeconfig, client)
         assert "clusters are attached: cluster1" in await refused(hub.kubeconfig, "clean")
-        work = {
-            "apiVersion": APPLIED_WORKS.api_version,
-            "kind": APPLIED_WORKS.kind,
-            "metadata": {"name": "left"},
-            "spec": {"hubHash": "x", "manifestWorkName": "left"},
-        }
-        await spoke_client.create(APPLIED_WORKS, work)
-        leave = ("unjoin", "--cluster-name", "cluster1")
-        assert "1 ManifestWorks are still applied" in await refused(spoke.kubeconfig, *leave)
-        await spoke_client.delete(APPLIED_WORKS, Key("", "left"))
-        assert "not joined as other" in await refused(
-            spoke.kubeconfig, "unjoin", "--cluster-name", "other"
+        assert "it can clean up itself" in await refused(
+            hub.kubeconfig, "detach", "cluster1", "--force"
         )
-
+        leave = ("unjoin", "--cluster-name", "cluster1")
+        await check_works(spoke.kubeconfig, spoke_client, leave)
+        assert "Deployment open-cluster-management-agent/" in await done(
+            spoke.kubeconfig, *leave, "--dry-run"
+        )
         assert "cluster1 has left" in await done(spoke.kubeconfig, *leave)
         await until(lambda: is_clean(spoke_client), "nothing is left on the spoke")
         await client.delete(CLUSTERS, Key("", "cluster1"))
@@ -86,9 +91,13 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
             return not (await client.list(CLUSTERS)).items
 
         await until(is_gone, "the ManagedCluster is gone")
+        await check_lost(hub.kubeconfig, client)
     async with Client(hub.connection) as client:
+        await with_work(client, "lost")
+        assert "ManagedCluster lost" in await done(hub.kubeconfig, "clean", "--dry-run")
         assert "removed" in await done(hub.kubeconfig, "clean")
         await until(lambda: is_clean(client), "nothing is left on the hub")
+        await until(lambda: is_bare(client, ground), "nothing of the hub is left anywhere")
 
 
 async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend, tmp_path: Path):
@@ -120,6 +129,11 @@ async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend
         ({"--mode": "hosted"}, "go together"),
         ({"--resource-limits": "cpu"}, "--resource-qos-class ResourceRequirement"),
     ]
+    past = datetime.now(UTC) - timedelta(hours=1)
+    async with Client(hub.connection) as client:
+        await client.apply(SECRETS, token_secret("0123456789abcdef", past))
+    expired = {"--hub-token": "ocmhub.0123456789abcdef"}
+    cases.append((expired, "wrong or has expired; get a new one by `knfleet get token`"))
     for change, words in cases:
         flags = [part for pair in (right | change).items() for part in pair]
         assert words in await refused(spoke.kubeconfig, "join", *flags, "--image", IMAGE), change
@@ -130,11 +144,26 @@ async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend
     assert told["hub-token"] not in printed
     async with Client(spoke.connection) as client:
         assert await is_clean(client)
+    await check_ca_file(hub, spoke, tmp_path, flags)
+
+
+async def check_ca_file(hub: Lent, spoke: Lent, folder: Path, flags: list[str]) -> None:
+    """A hub that publishes nothing is joined with its CA in a file, and not without."""
+    async with Client(hub.connection) as client:
+        await client.delete(CONFIG_MAPS, Key("kube-public", "cluster-info"))
+    said = await refused(spoke.kubeconfig, "join", *flags, "--dry-run")
+    assert "the hub does not publish its CA" in said
+    assert "--ca-file" in said
+    right_ca = folder / "right.crt"
+    assert hub.connection.endpoint.ca is not None
+    right_ca.write_bytes(hub.connection.endpoint.ca)
+    with_ca = (*flags, "--ca-file", str(right_ca), "--dry-run")
+    assert "klusterlet" in await done(spoke.kubeconfig, "join", *with_ca)
 
 
 async def test_a_bootstrap_token_joins_a_cluster_too(lend: Lend, small_root: Path):
-    """The hub as a cluster of its own, at the address that it publishes."""
-    (hub,) = await lend(1)
+    """The hub as a cluster of its own, at the address that it publishes; and one hosted by it."""
+    hub, spoke = await lend(2)
     flags = ("--image", IMAGE, "--releases", str(small_root), "--timeout", "90")
     printed = await done(
         hub.kubeconfig, "init", "--wait", "--use-bootstrap-token", "-o", "json", *flags
@@ -157,3 +186,32 @@ async def test_a_bootstrap_token_joins_a_cluster_too(lend: Lend, small_root: Pat
     )
 
     assert "local-cluster is available" in accepted
+    await check_hosted(hub, spoke, ["--hub-token", told["hub-token"]], told["hub-apiserver"])
+
+
+async def check_hosted(hub: Lent, spoke: Lent, token: list[str], server: str) -> None:
+    """An agent on the hub manages a cluster that has no pod of ours, and leaves nothing there."""
+    await done(
+        hub.kubeconfig,
+        *("join", *token, "--hub-apiserver", server, "--cluster-name", "hosted1", "--wait"),
+        *("--mode", "hosted", "--managed-cluster-kubeconfig", str(spoke.kubeconfig)),
+        *("--image", IMAGE, "--timeout", "60"),
+    )
+    accept = ("accept", "--clusters", "hosted1", "--wait", "--timeout", "60")
+    assert "hosted1 is available" in await done(hub.kubeconfig, *accept)
+    async with Client(hub.connection) as client, Client(spoke.connection) as managed:
+        found = await client.get(CLUSTERS, "hosted1")
+        configs = found["spec"]["managedClusterClientConfigs"]
+        assert [each["url"] for each in configs] == [spoke.connection.endpoint.server]
+        assert (await managed.list(PODS)).items == []
+
+        async def is_handed_over() -> bool:
+            secret = await client.get(SECRETS, ACCESS_SECRET, "hosted1")
+            return "token" in (secret.get("data") or {})
+
+        await until(is_handed_over, "access to the hosted cluster is handed over")
+        assert "hosted1 has left" in await done(
+            hub.kubeconfig, "unjoin", "--cluster-name", "hosted1", "--timeout", "60"
+        )
+        assert await is_clean(managed)
+        assert (await client.get(KLUSTERLETS, "klusterlet"))["metadata"]["name"] == "klusterlet"

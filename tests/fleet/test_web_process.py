@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -18,8 +19,8 @@ from knfleet.kube.client import Client
 from tests.conftest import Lend
 from tests.dashboards import RealHub
 from tests.fakes.sockets import free_port
+from tests.fleet.hubprocesses import HubProcess, kubeconfig
 from tests.fleet.operators import Hub, Operator
-from tests.fleet.test_hub_process import HubProcess, kubeconfig
 from tests.ground import Lent
 from tests.server.fleet import hubs
 from tests.waiting import until
@@ -100,7 +101,7 @@ async def test_a_hub_has_a_dashboard_with_logins(lend: Lend, small_root: Path, t
         await hubs.install(client)
         serving = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "knative-serving"}}
         await client.apply(NAMESPACES, serving)
-        token = await RealHub(client, lent.connection).account("admin", ADMIN)
+        token = await RealHub(client, lent.connection).account("viewer-of-all", ADMIN)
         account = await hubs.as_account(lent.connection, CLUSTER_MANAGER)
         process = HubProcess(kubeconfig(tmp_path, account), small_root, tmp_path / "hub.log")
         port = free_port()
@@ -115,12 +116,20 @@ async def test_a_hub_has_a_dashboard_with_logins(lend: Lend, small_root: Path, t
                 assert "Log in" in await text(browser, "/")
                 form = {"token": token}
                 async with browser.post("/login", data=form, headers=BROWSER) as answer:
-                    assert "system:serviceaccount:default:admin" in await answer.text()
+                    assert "system:serviceaccount:default:viewer-of-all" in await answer.text()
+
+                async def notes() -> str:
+                    found = re.search(r'class="notes">(.*?)</ul>', await text(browser, "/"))
+                    assert found is not None
+                    return found[1]
 
                 async def knows_all() -> bool:
-                    return 'class="notes"></ul>' in await text(browser, "/")
+                    return not await notes()
 
-                await until(knows_all, "everything is watched")
+                try:
+                    await until(knows_all, "everything is watched")
+                except AssertionError as error:
+                    raise AssertionError(f"{error}; it says {await notes()}") from None
                 async with browser.get("/live?at=/&rev=old") as stream:
                     await stream.content.readuntil(b"\n\n")
                     await Hub(lent, client).create(SERVINGS, version="1.23.0", ingress={})

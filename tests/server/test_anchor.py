@@ -25,6 +25,7 @@ async def test_namespace_and_anchor_are_made_and_mended(hub: Client) -> None:
     anchors = Anchors(hub)
 
     first = await anchors.ensure(ROOT)
+    assert first.is_new
     assert first.namespace["metadata"]["labels"]["team"] == "a"
     owner = first.namespace["metadata"]["labels"]["app.kubernetes.io/managed-by"]
     assert owner == "knative-operator"
@@ -35,6 +36,7 @@ async def test_namespace_and_anchor_are_made_and_mended(hub: Client) -> None:
     await hub.patch(CONFIG_MAPS, ROOT.key, spoiled)
     second = await anchors.ensure(ROOT)
 
+    assert not second.is_new
     wanted = anchor_of(ROOT)["metadata"]
     found = second.anchor["metadata"]
     assert found["uid"] == first.anchor["metadata"]["uid"]

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
+import resource
 import sys
 import tarfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from knfleet.api.cluster import CLUSTERS
 from knfleet.api.conditions import READY
@@ -16,11 +16,11 @@ from knfleet.api.crd import definitions
 from knfleet.api.fleetcrds import hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.meta import Object, Resource
 from knfleet.kube.client import Client, Options
 from knfleet.overview.reading import KINDS, read_fleet
 from tests.fakes.clients import Heard
-from tests.fleet.commands import done, refused
+from tests.fleet.commands import done, refused, type_in
 from tests.ground import Lent
 from tests.server.fleet.hubs import established
 from tests.unit.overview.samples import condition, install, managed, profile
@@ -34,6 +34,7 @@ async def test_three_hundred_clusters_are_four_requests_to_the_hub(
     lent: Lent, tmp_path: Path
 ) -> None:
     """Not one request is made for each cluster; names, completion and bundle work at that size."""
+    await bare_cluster_says_so(lent)
     async with Client(lent.connection, Options(concurrency=AT_ONCE)) as client:
         await prepare(client)
         await fill(client)
@@ -43,17 +44,15 @@ async def test_three_hundred_clusters_are_four_requests_to_the_hub(
 
     assert heard.requests == [("list", 200)] * len(KINDS)
     assert (len(fleet.clusters), len(fleet.installs), fleet.warnings) == (COUNT, 2 * COUNT, ())
-    began = time.monotonic()
+    began, used = time.monotonic(), cpu_seconds()
     printed = await done(lent.kubeconfig, "status")
-    seconds = time.monotonic() - began
-    print(f"knfleet status with {COUNT} clusters and {2 * COUNT} installations: {seconds:.2f} s")
+    seconds, used = time.monotonic() - began, cpu_seconds() - used
+    print(f"knfleet status with {COUNT} clusters: {seconds:.2f} s, {used:.2f} s of CPU")
     assert f"{COUNT} clusters: 1 in trouble, {COUNT - 1} healthy" in printed
     assert f"{2 * COUNT} installations: 1 in trouble, {2 * COUNT - 1} ready" in printed
-    assert len((await done(lent.kubeconfig, "status", "-o", "name")).splitlines()) == 3 * COUNT
 
     choices = "KnativeEventing/knative/edge-007, KnativeServing/knative/edge-007"
     assert choices in await refused(lent.kubeconfig, "status", "knative/edge-007")
-    assert "did you mean edge-007" in await refused(lent.kubeconfig, "status", "egde-007")
     assert await completions(lent.kubeconfig, "knfleet doctor edge-29") == [
         f"edge-29{number}" for number in range(10)
     ]
@@ -66,18 +65,31 @@ async def test_three_hundred_clusters_are_four_requests_to_the_hub(
     assert "token-of-edge" in whole
 
 
-async def test_a_cluster_that_is_no_hub_says_so(lent: Lent) -> None:
-    """Kinds that are missing are told, and are no failure."""
+async def bare_cluster_says_so(lent: Lent) -> None:
+    """On a cluster that is no hub, kinds that are missing are told, and are no failure."""
     async with Client(lent.connection) as client:
         fleet = await read_fleet(client)
 
     assert len(fleet.warnings) == len(KINDS)
-    assert "No clusters and no installations yet" in await done(lent.kubeconfig, "status")
+    printed = await type_in(lent.kubeconfig, "status")
+    assert (printed.code, printed.out) == (0, "No clusters and no installations yet.\n")
+    assert "knativeservings.operator.knative.dev are not installed on this cluster" in printed.err
+    assert "This cluster is no hub; `knfleet init` makes it one." in printed.err
+
+
+def cpu_seconds() -> float:
+    """What all children that ended have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def prepare(client: Client) -> None:
     """Install the CRDs of a hub, and namespaces."""
     crds = {each["metadata"]["name"]: each for each in (*definitions(), *hub_definitions())}
+    for each in crds.values():
+        for version in each["spec"]["versions"]:
+            # So an object and its status are one request.
+            version.pop("subresources", None)
     await asyncio.gather(*(client.apply(CRDS, each) for each in crds.values()))
     for name in crds:
         await established(client, name)
@@ -94,17 +106,13 @@ async def fill(client: Client) -> None:
     """Make the clusters, a profile and two installations for each; the first one is broken."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def make(resource: Resource, manifest: Object) -> None:
+    async def make(kind: Resource, manifest: Object) -> None:
         async with gate:
-            status = manifest.pop("status")
-            manifest["metadata"].pop("uid", None)
-            await client.create(resource, manifest)
-            patch: Any = {"status": status}
-            await client.patch(resource, Key.of(manifest), patch, subresource="status")
+            await client.create(kind, manifest)
 
     async with asyncio.TaskGroup() as group:
-        for resource, manifest in objects():
-            group.create_task(make(resource, manifest))
+        for kind, manifest in objects():
+            group.create_task(make(kind, manifest))
 
 
 def objects() -> Iterable[tuple[Resource, Object]]:
@@ -113,17 +121,18 @@ def objects() -> Iterable[tuple[Resource, Object]]:
         name = f"edge-{number:03}"
         health = "True" if number else "Unknown"
         yield CLUSTERS, managed(name, health)
-        published = profile(name, health=health)
+        published = profile(name)
         published["spec"] = {"clusterManager": {"name": "open-cluster-management"}}
-        published["status"]["conditions"][0]["reason"] = "Told"
+        # Whether a cluster is healthy is read from the ManagedCluster where there is one.
+        del published["status"]
         yield PROFILES, published
         ready = condition(READY, "True")
         lost = condition(READY, "False", "ClusterProfileNotReady", "it is not healthy")
-        for resource in (SERVINGS, EVENTINGS):
-            said = lost if not number and resource == SERVINGS else ready
-            made = install(name, said, on=name, version="1.23.0", resource=resource)
+        for kind in (SERVINGS, EVENTINGS):
+            said = lost if not number and kind == SERVINGS else ready
+            made = install(name, said, on=name, version="1.23.0", resource=kind)
             made["status"]["observedGeneration"] = 1
-            yield resource, made
+            yield kind, made
 
 
 async def completions(kubeconfig: Path, line: str) -> list[str]:
@@ -132,6 +141,7 @@ async def completions(kubeconfig: Path, line: str) -> list[str]:
         "_KNFLEET_COMPLETE": "bash_complete",
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(line.split(" ")) - 1),
+        "KNFLEET_COMPLETION_SECONDS": "60",
         "KUBECONFIG": str(kubeconfig),
     }
     process = await asyncio.create_subprocess_exec(

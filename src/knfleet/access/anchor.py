@@ -70,6 +70,8 @@ class Rooted(Struct, frozen=True):
 
     anchor: Object
     namespace: Object
+    is_new: bool = False
+    """Whether the Namespace was made just now, so that nothing can be in it."""
 
 
 def anchor_of(root: Root) -> Object:
@@ -146,28 +148,29 @@ class Anchors:
     async def ensure(self, root: Root) -> Rooted:
         """Namespace and anchor as they must be; raises `AnchorError`."""
         key = root.key
-        namespace = await self.namespace(root)
+        namespace, is_new = await self.namespace(root)
         for _ in range(ATTEMPTS):
-            anchor = await self.present(root)
+            anchor = await self.present(root, is_new=is_new)
             if anchor is not None:
-                return Rooted(anchor, namespace)
+                return Rooted(anchor, namespace, is_new)
+            is_new = False
         raise AnchorError(f"ConfigMap {key} is written by others all the time; looking again")
 
-    async def namespace(self, root: Root) -> Object:
-        """The Namespace; one that is there already is left as it is."""
+    async def namespace(self, root: Root) -> tuple[Object, bool]:
+        """The Namespace, and whether it is new; one that is there already is left as it is."""
         name = root.owner.namespace
         try:
-            return await self.client.get(NAMESPACES, name)
+            return await self.client.get(NAMESPACES, name), False
         except NotFound:
             pass
         try:
-            return await self.client.create(NAMESPACES, namespace_of(root))
+            return await self.client.create(NAMESPACES, namespace_of(root)), True
         except AlreadyExists:
-            return await self.client.get(NAMESPACES, name)
+            return await self.client.get(NAMESPACES, name), False
 
-    async def present(self, root: Root) -> Object | None:
+    async def present(self, root: Root, *, is_new: bool = False) -> Object | None:
         """The anchor as it must be; None when others wrote it just then."""
-        found = await self.find(root)
+        found = None if is_new else await self.find(root)
         if found is None:
             try:
                 return await self.client.create(CONFIG_MAPS, anchor_of(root))

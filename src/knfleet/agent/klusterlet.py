@@ -14,6 +14,7 @@ from knfleet.api.hub import (
     HUB_CONNECTION_DEGRADED,
     KLUSTERLETS,
     REGISTRATION_DESIRED_DEGRADED,
+    WORK_DESIRED_DEGRADED,
     Klusterlet,
 )
 from knfleet.api.meta import HUB, Key, Object, Request
@@ -24,6 +25,7 @@ from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Again, Controller
 
 LOOK_SECONDS = 300.0
+NO_WORKS = "ManifestWorks are not applied by this release."
 
 
 class Connection(Struct, frozen=True):
@@ -84,6 +86,7 @@ def patch_of(klusterlet: Klusterlet, connection: Connection, now: datetime) -> O
         (APPLIED, "True", "KlusterletApplied", "Klusterlet components are applied"),
         (AVAILABLE, "True", "KlusterletAvailable", "The agent is running"),
         (REGISTRATION_DESIRED_DEGRADED, "False", "DeploymentsFunctional", "The agent is running"),
+        (WORK_DESIRED_DEGRADED, "Unknown", "WorkNotServed", NO_WORKS),
         (
             HUB_CONNECTION_DEGRADED,
             connection.status,

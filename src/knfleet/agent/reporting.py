@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 
 from knfleet.agent.seat import Seat
 from knfleet.agent.status import Facts, is_accepted, is_clock_off, patch_of
-from knfleet.api.cluster import CLAIMS, CLUSTERS
+from knfleet.api.cluster import AVAILABLE, CLAIMS, CLUSTERS, PROPERTIES, ManagedCluster
 from knfleet.api.core import NODES
 from knfleet.api.meta import Key, Object, Request
+from knfleet.api.schema import decode
+from knfleet.api.standard import find
 from knfleet.apply.parts import part
 from knfleet.kube.client import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
@@ -28,7 +30,15 @@ class Reporter:
         self.seat = seat
         self.nodes = Informer(seat.spoke, NODES, trim=sizes)
         self.claims = Informer(seat.spoke, CLAIMS, trim=claim)
+        self.properties = Informer(seat.spoke, PROPERTIES, trim=claim)
         self.told_clock = False
+
+    @property
+    def watched(self) -> list[Informer]:
+        """What is watched on the cluster."""
+        settings = self.seat.settings
+        claims = [self.claims] if settings.has_claims else []
+        return [self.nodes, *claims, *([self.properties] if settings.has_properties else [])]
 
     async def reconcile(self, _request: Request) -> Again:
         """Look at the cluster, and write what is not said yet."""
@@ -43,15 +53,26 @@ class Reporter:
             facts,
             datetime.now(UTC),
             further=self.seat.rotated,
-            custom_claims=self.seat.settings.custom_claims,
+            telling=self.seat.settings.telling,
         )
         if patch:
             key = Key("", cluster.name)
             try:
-                await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+                written = await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
                 return Again.after(0.1)
+            self.announce(cluster, decode(written, ManagedCluster))
         return Again.after(self.seat.settings.health_seconds)
+
+    def announce(self, old: ManagedCluster, new: ManagedCluster) -> None:
+        """Tell by an Event when the cluster became available, or is not any more."""
+        before, after = (find(each.status.conditions, AVAILABLE) for each in (old, new))
+        if after is None or (before is not None and before.status == after.status):
+            return
+        if after.status == "True":
+            self.seat.events.normal(self.seat.regarding(new), "Available", after.message)
+        elif after.status == "False":
+            self.seat.events.warning(self.seat.regarding(new), "Unavailable", after.message)
 
     def tell_clock(self, *, off: bool) -> None:
         """Log once that the hub does not trust our clock, and once that it does again."""
@@ -67,12 +88,13 @@ class Reporter:
         problem = await self.trouble()
         if problem:
             return Facts(problem=problem)
-        for informer in (self.nodes, self.claims):
+        for informer in self.watched:
             await settled(informer)
         return Facts(
             version=await self.seat.spoke.version(),
             nodes=tuple(self.nodes.items()),
             claims=tuple(self.claims.items()),
+            properties=tuple(self.properties.items()),
         )
 
     async def trouble(self) -> str:

@@ -7,13 +7,14 @@ from knfleet.agent.identity import HUB, Held, Place
 from knfleet.agent.names import Names
 from knfleet.agent.settings import Settings
 from knfleet.api.cluster import CLUSTERS, ManagedCluster
-from knfleet.api.meta import Key, Request
+from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
 from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import REREAD, Credential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.informer import Informer, without_managed_fields
+from knfleet.runtime.events import Events
 
 FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")
 
@@ -49,6 +50,7 @@ class Seat:
             fields=f"metadata.name={self.names.cluster}",
             trim=without_managed_fields,
         )
+        self.events = Events(self.hub, "knfleet-agent")
         self.rotated: StandardCondition | None = None
         """What became of the last renewal, for the cluster's conditions."""
         self.over = asyncio.Event()
@@ -63,6 +65,11 @@ class Seat:
         """The ManagedCluster as the hub last showed it."""
         found = self.own.get(Key("", self.names.cluster))
         return None if found is None else decode(found, ManagedCluster)
+
+    def regarding(self, cluster: ManagedCluster) -> Object:
+        """A cluster as Events in its namespace name it."""
+        meta = {"name": cluster.name, "namespace": cluster.name, "uid": cluster.metadata.uid}
+        return {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "metadata": meta}
 
     def leave(self, why: str) -> None:
         """The agent has no place here any more."""

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from knfleet.agent.names import Names
 from knfleet.agent.registering import Registration
-from knfleet.agent.status import CUSTOM_CLAIMS
+from knfleet.agent.status import Telling
 from knfleet.api.hub import AGENT_NAMESPACE
 from knfleet.api.meta import Object
 from knfleet.kube.endpoint import Endpoint
@@ -28,7 +28,12 @@ class Settings(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
     client_configs: tuple[Object, ...] = ()
     """Where the hub reaches the cluster, as the ManagedCluster says it."""
-    custom_claims: int = CUSTOM_CLAIMS
+    telling: Telling = Telling()
+    """Which claims the hub is told."""
+    has_claims: bool = True
+    """Whether ClusterClaims are told at all."""
+    has_properties: bool = False
+    """Whether ClusterProperties are told as well."""
     spoke: Endpoint = Endpoint("")
     """Where the hub's operator reaches the cluster's API server."""
     hands_over: bool = True

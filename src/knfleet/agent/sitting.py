@@ -14,12 +14,14 @@ from knfleet.agent.handover import Handover
 from knfleet.agent.heartbeat import Heartbeat
 from knfleet.agent.keeping import Keeper
 from knfleet.agent.klusterlet import CONNECTED, WAITING, Connection
+from knfleet.agent.namespaces import MemberNamespaces
 from knfleet.agent.renewal import Renewal
 from knfleet.agent.reporting import Reporter
 from knfleet.agent.seat import Seat
 from knfleet.agent.status import is_accepted
-from knfleet.api.cluster import CERTIFICATE_ROTATED, CLUSTERS
+from knfleet.api.cluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
 from knfleet.api.meta import Object
+from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
 from knfleet.apply.parts import items, part
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
@@ -55,6 +57,7 @@ class Sitting:
         self.beating = self.controller("heartbeat", Heartbeat(seat).reconcile)
         self.handing = self.controller("handover", self.handover.reconcile)
         self.renewing = self.controller("certificate", self.renewal.reconcile)
+        self.naming = self.controller("namespaces", MemberNamespaces(seat).reconcile)
         self.renewal.changed = lambda: self.wake(self.reporting)
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
@@ -74,14 +77,15 @@ class Sitting:
         self.say_validity()
         components = (
             self.seat.own,
-            self.reporter.nodes,
-            self.reporter.claims,
+            self.seat.events,
+            *self.reporter.watched,
             self.handover.secret,
             self.renewal.secret,
             self.reporting,
             self.beating,
             self.handing,
             self.renewing,
+            self.naming,
         )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run()) for each in components]
@@ -94,7 +98,7 @@ class Sitting:
     def watch(self) -> None:
         """Wire what is watched to what is done about it."""
         self.seat.own.on_change(self.cluster_changed)
-        for informer in (self.reporter.nodes, self.reporter.claims):
+        for informer in self.reporter.watched:
             informer.on_change(self.spoke_changed)
         self.handover.secret.on_change(lambda _: self.wake(self.handing))
         self.renewal.secret.on_change(lambda _: self.wake(self.renewing))
@@ -110,6 +114,8 @@ class Sitting:
         self.wake(self.reporting)
         if spoken(change.old) != spoken(change.new):
             self.wake(self.beating, self.handing, self.renewing)
+        if namespaces(change.old) != namespaces(change.new):
+            self.wake(self.naming)
 
     def spoke_changed(self, change: Change) -> None:
         """Something that is reported changed on the spoke."""
@@ -153,6 +159,13 @@ def spoken(manifest: Object | None) -> object:
         return None
     said = [(each["type"], each["status"]) for each in items(manifest, "status", "conditions")]
     return part(manifest, "spec"), said
+
+
+def namespaces(manifest: Object | None) -> object:
+    """The namespaces that are wanted on a cluster; None while it is not accepted."""
+    if manifest is None or not is_accepted(decode(manifest, ManagedCluster)):
+        return None
+    return [each["name"] for each in items(manifest, "status", "managedNamespaces")]
 
 
 def without_version(manifest: Object | None) -> Object:

@@ -49,6 +49,21 @@ class Facts(Struct, frozen=True):
     version: str = ""
     nodes: tuple[Object, ...] = ()
     claims: tuple[Object, ...] = ()
+    properties: tuple[Object, ...] = ()
+    """ClusterProperties, which count for more than claims of the same name."""
+
+
+class Telling(Struct, frozen=True):
+    """Which claims the hub is told."""
+
+    custom: int = CUSTOM_CLAIMS
+    """How many, beside those with reserved names."""
+    suffixes: tuple[str, ...] = ()
+    """Names that end like this are reserved as well."""
+
+    def is_reserved(self, name: str) -> bool:
+        """Whether a name is always told."""
+        return name in RESERVED_CLAIMS or name.endswith(self.suffixes)
 
 
 def is_accepted(cluster: ManagedCluster) -> bool:
@@ -115,7 +130,7 @@ def patch_of(
     now: datetime,
     *,
     further: StandardCondition | None = None,
-    custom_claims: int = CUSTOM_CLAIMS,
+    telling: Telling = Telling(),  # noqa: B008 - a frozen value
 ) -> Object:
     """The merge patch that makes the status say what was seen; empty when it does already."""
     wanted = conditions(cluster, facts, now, further)
@@ -124,7 +139,7 @@ def patch_of(
         changes["conditions"] = msgspec.to_builtins(wanted)
     if not facts.problem and not is_clock_off(cluster):
         changes |= resources(cluster, facts)
-        claims = told_claims(facts.claims, custom_claims)
+        claims = told_claims(facts, telling)
         if claims != msgspec.to_builtins(cluster.status.cluster_claims):
             changes["clusterClaims"] = claims
     if not changes:
@@ -187,16 +202,21 @@ def written(amount: Decimal, is_binary: bool) -> str:
     return f"{amount.to_integral_value():f}"
 
 
-def told_claims(claims: Iterable[Object], custom: int) -> list[dict[str, str]]:
+def told_claims(facts: Facts, telling: Telling) -> list[dict[str, str]]:
     """The claims that the hub is told: the reserved names, and so many others, by name."""
-    told: list[tuple[bool, str, str]] = []
+    told = {**values(facts.claims), **values(facts.properties)}
+    reserved = sorted(name for name in told if telling.is_reserved(name))
+    others = sorted(name for name in told if not telling.is_reserved(name))
+    names = [*reserved, *others[: telling.custom]]
+    return [{"name": name, "value": told[name]} for name in names]
+
+
+def values(claims: Iterable[Object]) -> dict[str, str]:
+    """What claims or properties say, by name; without those that stay on the cluster."""
+    found: dict[str, str] = {}
     for each in claims:
         meta = each["metadata"]
         value = str(part(each, "spec").get("value") or "")
-        if SPOKE_ONLY in part(meta, "labels") or not value or len(value) > LONGEST_VALUE:
-            continue
-        told.append((meta["name"] not in RESERVED_CLAIMS, meta["name"], value))
-    told.sort()
-    reserved = [each for each in told if not each[0]]
-    others = [each for each in told if each[0]][:custom]
-    return [{"name": name, "value": value} for _, name, value in (*reserved, *others)]
+        if SPOKE_ONLY not in part(meta, "labels") and 0 < len(value) <= LONGEST_VALUE:
+            found[meta["name"]] = value
+    return found

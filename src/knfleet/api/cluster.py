@@ -16,6 +16,11 @@ GROUP = "cluster.open-cluster-management.io"
 CLUSTERS = Resource(GROUP, "v1", "ManagedCluster", "managedclusters", namespaced=False)
 CLAIMS = Resource(GROUP, "v1alpha1", "ClusterClaim", "clusterclaims", namespaced=False)
 
+PROPERTIES = Resource(
+    "about.k8s.io", "v1alpha1", "ClusterProperty", "clusterproperties", namespaced=False
+)
+"""Facts about a cluster by an API of Kubernetes' own, for those who have installed it."""
+
 REGISTER_GROUP = "register.open-cluster-management.io"
 """Group of the virtual resources by which permissions of registration are named."""
 
@@ -47,6 +52,8 @@ AVAILABLE = "ManagedClusterConditionAvailable"
 CLOCK_SYNCED = "ManagedClusterConditionClockSynced"
 CERTIFICATE_ROTATED = "ClusterCertificateRotated"
 DELETING = "Deleting"
+NAMESPACE_AVAILABLE = "NamespaceAvailable"
+"""Of a namespace that a set wants on the cluster."""
 
 UNREACHABLE = "cluster.open-cluster-management.io/unreachable"
 UNAVAILABLE = "cluster.open-cluster-management.io/unavailable"

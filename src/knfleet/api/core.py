@@ -17,6 +17,9 @@ STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets")
 DAEMON_SETS = Resource("apps", "v1", "DaemonSet", "daemonsets")
 JOBS = Resource("batch", "v1", "Job", "jobs")
 
+AUTOSCALERS = Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+BUDGETS = Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases")
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 
@@ -50,3 +53,28 @@ VALIDATING_WEBHOOKS = Resource(
     "validatingwebhookconfigurations",
     namespaced=False,
 )
+
+BUILT_IN = {
+    (resource.api_version, resource.kind): resource
+    for resource in (
+        NAMESPACES,
+        SERVICES,
+        CONFIG_MAPS,
+        SECRETS,
+        SERVICE_ACCOUNTS,
+        DEPLOYMENTS,
+        STATEFUL_SETS,
+        DAEMON_SETS,
+        JOBS,
+        AUTOSCALERS,
+        BUDGETS,
+        ROLES,
+        ROLE_BINDINGS,
+        CLUSTER_ROLES,
+        CLUSTER_ROLE_BINDINGS,
+        CRDS,
+        MUTATING_WEBHOOKS,
+        VALIDATING_WEBHOOKS,
+    )
+}
+"""What releases are made of, by `apiVersion` and kind; every cluster that we accept serves it."""

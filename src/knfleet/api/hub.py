@@ -40,6 +40,8 @@ AUTO_APPROVAL_GATE = "ManagedClusterAutoApproval"
 CLEANUP_GATE = "ResourceCleanup"
 DEFAULT_SET_GATE = "DefaultClusterSet"
 PROFILE_GATE = "ClusterProfile"
+CLAIM_GATE = "ClusterClaim"
+PROPERTY_GATE = "ClusterProperty"
 
 AuthType = Literal["csr", "awsirsa", "grpc"]
 

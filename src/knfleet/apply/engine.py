@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from knfleet.api.core import CONFIG_MAPS
+from knfleet.api.core import BUILT_IN, CONFIG_MAPS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Action, Change, ChangeSet, Denial, Failure, Outcome, Pending, Why
@@ -23,26 +23,24 @@ from knfleet.apply.desired import (
     DesiredSet,
     Kinds,
     Owners,
-    crd_of,
     defined_kinds,
     kind_of,
     prepare,
 )
-from knfleet.apply.gating import Gates, crd_refs, new_definitions, waiting_for
+from knfleet.apply.executing import Executor
+from knfleet.apply.gating import Gates
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.parents import Parents
 from knfleet.apply.plan import Context, Plan, Step, Verdict, make_plan
 from knfleet.apply.pruning import Pruner
 from knfleet.apply.refs import Ref
-from knfleet.apply.refusals import reason_of
 from knfleet.apply.removal import other_set
 from knfleet.apply.rights import missing_rights
 from knfleet.apply.sight import Ledger, Seen, Sight
 from knfleet.apply.watching import SetWatch
-from knfleet.apply.waves import Wave
 from knfleet.apply.writing import Deadlines, Writer
 from knfleet.kube.client import Client
-from knfleet.kube.errors import ApiError, Forbidden, KubeError, NotFound
+from knfleet.kube.errors import Forbidden, KubeError, NotFound
 
 DEADLINES = Deadlines()
 MANY = 50
@@ -74,6 +72,7 @@ class Engine:
         self.parents = Parents(client, applyset)
         self.writer = Writer(client, applyset, self.ledger, deadlines)
         self.gates = Gates(client, applyset, self.sight, deadlines)
+        self.executor = Executor(self.parents, self.writer, self.gates)
         self.pruner = Pruner(client, self.parents, self.sight, deadlines)
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
         self.known_kinds: Kinds = {}
@@ -98,7 +97,7 @@ class Engine:
 
     async def kinds(self, objects: Iterable[Object]) -> Kinds:
         """How each kind is addressed; kinds that the cluster does not serve are left out."""
-        found = defined_kinds(objects)
+        found = BUILT_IN | defined_kinds(objects)
         wanted = sorted({kind_of(manifest) for manifest in objects} - found.keys())
         answers = await asyncio.gather(*(self.kind(*each) for each in wanted))
         return found | {
@@ -212,7 +211,8 @@ class Engine:
         if plan.is_empty:
             outcomes += await self.gates.established(())
         else:
-            outcomes += await self.execute(plan, desired)
+            self.pruner.forget()
+            outcomes += await self.executor.execute(plan, desired)
         return ChangeSet.of(await self.with_rights(outcomes, desired))
 
     def keep(self, step: Step) -> Change:
@@ -220,114 +220,6 @@ class Engine:
         if step.observed is not None:
             self.ledger.note(step.desired.ref, step.desired.digest, step.observed.version)
         return Change(step.desired.ref, Action.UNCHANGED)
-
-    async def execute(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
-        """Write everything that a plan says, after making room for it on the parent."""
-        parent = self.parents.parent
-        if parent is not None and parent.is_foreign:
-            message = f"another tool keeps its set there: {parent.tooling}"
-            return [Failure(self.applyset.ref, Why.OTHER_SET, message)]
-        refs = [step.desired.ref for step in plan.steps]
-        self.pruner.forget()
-        outcomes: list[Outcome] = []
-        try:
-            await self.parents.change(lambda inventory: inventory.widened(refs))
-        except ApiError as error:
-            # The parent is a ConfigMap as well, so a stale webhook may hold it up, too.
-            if reason_of(error) != Why.WEBHOOK:
-                raise
-            outcomes += await self.renew_stale(desired)
-            await self.parents.change(lambda inventory: inventory.widened(refs))
-        renewed = {each.ref for each in outcomes}
-        written = await self.write_waves(plan, desired)
-        return [*outcomes, *(each for each in written if each.ref not in renewed)]
-
-    async def write_waves(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
-        """Write wave after wave; what a webhook holds up is tried again at the end."""
-        outcomes: list[Outcome] = []
-        late: list[Step] = []
-        for wave in (Wave.FOUNDATION, Wave.RULES, Wave.MATERIAL, Wave.WORK):
-            if wave == Wave.WORK and not is_away(outcomes):
-                founded = plan.waves.get(Wave.FOUNDATION, ())
-                outcomes += await self.gates.established(new_definitions(founded, outcomes))
-            steps = plan.waves.get(wave, ())
-            done = await self.gates.blamed(await self.write(steps, outcomes), desired)
-            blocked = {each.ref for each in done if is_held_up(each)}
-            late += [step for step in steps if step.desired.ref in blocked]
-            outcomes += [each for each in done if each.ref not in blocked]
-        if late and not is_away(outcomes):
-            late = await self.past_stale(late, desired, outcomes)
-        gated = [*plan.waves.get(Wave.GATED, ()), *late]
-        if is_away(outcomes):
-            return [*outcomes, *await self.write(gated, outcomes)]
-        return [*outcomes, *await self.write_gated(gated, plan, outcomes)] if gated else outcomes
-
-    async def write(self, steps: Sequence[Step], before: Sequence[Outcome]) -> list[Outcome]:
-        """Write objects at the same time, unless the cluster is away or their CRD is not there."""
-        if is_away(before):
-            return [Pending(each.desired.ref, "the cluster stopped answering") for each in steps]
-        broken = crd_refs(each for each in before if isinstance(each, Failure))
-        ready = [each for each in steps if crd_of(each.desired) not in broken]
-        waiting: list[Outcome] = [
-            Pending(each.desired.ref, f"it waits for {crd_of(each.desired)}")
-            for each in steps
-            if crd_of(each.desired) in broken
-        ]
-        is_new = [each.desired.ref.group_kind.is_custom for each in ready]
-        written = await asyncio.gather(
-            *(
-                self.writer.write(each, is_new_kind=new)
-                for each, new in zip(ready, is_new, strict=True)
-            )
-        )
-        return [*written, *waiting]
-
-    async def past_stale(
-        self, late: list[Step], desired: DesiredSet, outcomes: list[Outcome]
-    ) -> list[Step]:
-        """Make webhook configurations anew that nobody answers for; what is still held up then."""
-        renewed = await self.renew_stale(desired)
-        if not renewed:
-            return late
-        refs = {each.ref for each in renewed}
-        outcomes[:] = [each for each in outcomes if each.ref not in refs] + renewed
-        done = await self.write(late, ())
-        blocked = {each.ref for each in done if is_held_up(each)}
-        outcomes += [each for each in done if each.ref not in blocked]
-        return [step for step in late if step.desired.ref in blocked]
-
-    async def renew_stale(self, desired: DesiredSet) -> list[Outcome]:
-        """Make webhook configurations of the set anew that nobody answers for."""
-        cleared = await self.gates.clear_stale(desired.objects.values())
-        anew = await self.write([Step(each, Verdict.CREATE) for each in cleared], ())
-        return [
-            Change(each.ref, Action.RECREATED) if isinstance(each, Change) else each
-            for each in anew
-        ]
-
-    async def write_gated(
-        self, steps: Sequence[Step], plan: Plan, before: Sequence[Outcome]
-    ) -> list[Outcome]:
-        """Write objects when the webhooks answer; those that must still wait when time is up."""
-        ends = asyncio.get_running_loop().time() + self.deadlines.webhook_seconds
-        services = sorted(plan.webhooks.services)
-        silent = await self.gates.silent(services, self.deadlines.webhook_seconds)
-        if silent:
-            return [Pending(each.desired.ref, waiting_for(silent)) for each in steps]
-        outcomes: list[Outcome] = []
-        rest = list(steps)
-        delay = 0.1
-        while True:
-            done = await self.write(rest, before)
-            blocked = {each.ref for each in done if is_held_up(each)}
-            outcomes += [each for each in done if each.ref not in blocked]
-            if not blocked:
-                return outcomes
-            if asyncio.get_running_loop().time() + delay > ends:
-                return [*outcomes, *(each for each in done if each.ref in blocked)]
-            rest = [step for step in rest if step.desired.ref in blocked]
-            await asyncio.sleep(delay)
-            delay = min(2.0, delay * 2)
 
     async def with_rights(self, outcomes: list[Outcome], desired: DesiredSet) -> list[Outcome]:
         """Failures for want of rights, completed by all rights that are missing there."""
@@ -367,16 +259,6 @@ class Engine:
             self.ledger.records.clear()
             self.prepared = None
             return await self.pruner.uninstall()
-
-
-def is_away(outcomes: Iterable[Outcome]) -> bool:
-    """Whether the cluster stopped answering on the way."""
-    return any(isinstance(each, Failure) and each.why == Why.UNANSWERED for each in outcomes)
-
-
-def is_held_up(outcome: Outcome) -> bool:
-    """Whether an object failed only because a webhook did not answer."""
-    return isinstance(outcome, Failure) and outcome.why == Why.WEBHOOK
 
 
 def stopped(step: Step) -> Outcome:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.inventory import ApplySet, Inventory, Parent, read_parent, write_parent
 from knfleet.kube.client import Client
@@ -26,9 +27,14 @@ class Parents:
             manifest = await self.client.get(
                 applyset.parent, applyset.key.name, applyset.key.namespace
             )
-            self.parent = read_parent(applyset, manifest)
+            return self.take(manifest)
         except NotFound:
             self.parent = Parent(Inventory())
+        return self.parent
+
+    def take(self, manifest: Object) -> Parent:
+        """The parent, which somebody else has just read or written."""
+        self.parent = read_parent(self.applyset, manifest)
         return self.parent
 
     async def change(self, new: Callable[[Inventory], Inventory]) -> Inventory:
@@ -49,6 +55,6 @@ class Parents:
                     raise
                 parent = await self.read()
                 continue
-            self.parent = read_parent(self.applyset, written)
+            self.take(written)
             return wanted
         raise AssertionError("the last attempt either returns or raises")

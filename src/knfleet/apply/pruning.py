@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from knfleet.api.core import JOBS
-from knfleet.api.meta import Resource
+from knfleet.api.meta import Object, Resource
 from knfleet.apply.changes import Action, ChangeSet, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import DesiredSet
 from knfleet.apply.inventory import Inventory
+from knfleet.apply.observed import observe
 from knfleet.apply.parents import Parents
-from knfleet.apply.prune import Member, Pruning, prune
+from knfleet.apply.prune import Fate, Member, Pruning, fate, prune
 from knfleet.apply.readiness import State, health
 from knfleet.apply.refs import JOB, GroupKind, Ref
 from knfleet.apply.refusals import refusal
@@ -55,7 +56,8 @@ class Pruner:
         if not parent.is_marked:
             return ChangeSet()
         known = {each.ref.group_kind: each.resource for each in desired.objects.values()}
-        members, unseen = await self.members(parent.inventory, known)
+        unclear = parent.inventory.kinds - self.clean_kinds(wanted)
+        members, unseen = await self.members(replace(parent.inventory, kinds=unclear), known)
         pruning = prune(members, wanted, self.applyset)
         result = ChangeSet.of(unseen) + await self.carry_out(pruning, "Background")
         if result.settled:
@@ -64,6 +66,24 @@ class Pruner:
             await self.parents.change(lambda _: with_home(narrow, self.applyset.key.namespace))
             self.pruned = wanted
         return result
+
+    def clean_kinds(self, wanted: frozenset[Ref]) -> frozenset[GroupKind]:
+        """Kinds of which watches know all members, and none that must go.
+
+        Where there is one that must, it is looked at in the cluster itself before it goes.
+        """
+        watch = self.sight.watch
+        if watch is None:
+            return frozenset()
+        synced = {kind: watch.informer(kind) for kind in watch.informers}
+        return frozenset(
+            kind
+            for kind, informer in synced.items()
+            if informer is not None
+            and all(
+                fate(observe(each), wanted, self.applyset) == Fate.KEEP for each in informer.items()
+            )
+        )
 
     async def uninstall(self) -> ChangeSet:
         """Delete all members, whatever was wanted; the parent stays, and lists nothing."""
@@ -159,13 +179,22 @@ class Pruner:
             for ref, each in jobs.items()
             if before.get(str(ref.key)) == each.digest
         }
-        for namespace in sorted({ref.namespace for ref in jobs}):
-            listing = await self.client.list(JOBS, namespace, labels=self.applyset.selector)
-            for manifest in listing.items:
-                ref = Ref.of(manifest)
-                if ref in jobs and health(manifest).state == State.READY:
-                    done[str(ref.key)] = jobs[ref].digest
+        for manifest in await self.jobs(sorted({ref.namespace for ref in jobs})):
+            ref = Ref.of(manifest)
+            if ref in jobs and health(manifest).state == State.READY:
+                done[str(ref.key)] = jobs[ref].digest
         return done
+
+    async def jobs(self, namespaces: Iterable[str]) -> list[Object]:
+        """The members that are Jobs, with their status."""
+        watch = self.sight.watch
+        if watch is not None and (informer := watch.informer(JOB)) is not None:
+            return informer.items()
+        listings = [
+            await self.client.list(JOBS, namespace, labels=self.applyset.selector)
+            for namespace in namespaces
+        ]
+        return [manifest for listing in listings for manifest in listing.items]
 
 
 def with_home(inventory: Inventory, namespace: str) -> Inventory:

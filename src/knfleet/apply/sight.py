@@ -74,12 +74,16 @@ class Sight:
         self.applyset = applyset
         self.ledger = ledger
         self.watch = watch
+        self.empty: frozenset[str] = frozenset()
+        """Namespaces in which the next look need not look: they were made just now."""
 
     async def look(self, wanted: Collection[Desired], *, afresh: bool = False) -> Seen:
         """What is there of the wanted objects; afresh, everything is asked for."""
+        empty, self.empty = self.empty, frozenset()
         by_resource: defaultdict[Resource, list[Desired]] = defaultdict(list)
         for desired in wanted:
-            by_resource[desired.resource].append(desired)
+            if afresh or desired.ref.namespace not in empty:
+                by_resource[desired.resource].append(desired)
         objects: dict[Ref, Observed] = {}
         trusted: set[Ref] = set()
         unseen: list[tuple[Resource, list[Desired]]] = []

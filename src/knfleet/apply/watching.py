@@ -41,8 +41,9 @@ class SetWatch:
         self.changed = asyncio.Event()
         self.wanted = asyncio.Event()
 
-    def follow(self, resources: Iterable[Resource]) -> None:
-        """Watch these kinds from now on, beside those that are watched already."""
+    def follow(self, resources: Iterable[Resource]) -> bool:
+        """Watch these kinds beside those that are watched already; whether any is new."""
+        before = len(self.informers)
         for resource in resources:
             kind = GroupKind.of(resource)
             if kind in self.informers:
@@ -58,6 +59,7 @@ class SetWatch:
             informer.on_change(self.notice)
             self.informers[kind] = informer
         self.wanted.set()
+        return len(self.informers) > before
 
     def on_change(self, handler: Callable[[Noticed], None]) -> None:
         """Call a function with everything that happens to a member; it must not block."""
@@ -87,10 +89,10 @@ class SetWatch:
                     group.create_task(self.informers[kind].run())
                 await self.wanted.wait()
 
-    async def synced(self) -> None:
-        """Wait until everything that is there is known."""
-        for informer in list(self.informers.values()):
-            await informer.synced.wait()
+    async def synced(self, kinds: Iterable[GroupKind] | None = None) -> None:
+        """Wait until everything that is there is known, or everything of some kinds."""
+        for kind in list(self.informers if kinds is None else kinds):
+            await self.informers[kind].synced.wait()
 
     def informer(self, kind: GroupKind) -> Informer | None:
         """The informer of a kind, when it knows everything that is there."""

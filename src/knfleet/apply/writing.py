@@ -81,7 +81,7 @@ class Writer:
         if step.verdict == Verdict.CREATE and desired.ref.group_kind == NAMESPACE:
             manifest = await self.found_namespace(manifest)
         try:
-            result = await self.client.apply(desired.resource, manifest, manager=marks.MANAGER)
+            result = await self.apply(desired.resource, manifest)
         except Invalid as error:
             if reason_of(error) != Why.IMMUTABLE or desired.ref.group_kind != JOB:
                 raise
@@ -91,6 +91,12 @@ class Writer:
             return self.done(step, result, Action.CREATED)
         is_same = result["metadata"]["resourceVersion"] == observed.version
         return self.done(step, result, Action.UNCHANGED if is_same else Action.CONFIGURED)
+
+    async def apply(self, resource: Resource, manifest: Object) -> Object:
+        """Apply an object; its metadata says all that is remembered."""
+        return await self.client.apply(
+            resource, manifest, manager=marks.MANAGER, metadata_only=True
+        )
 
     def done(self, step: Step, result: Object, action: Action) -> Change:
         """Remember what was written, and say it."""
@@ -149,7 +155,7 @@ class Writer:
             )
         except (NotFound, Conflict):
             pass  # somebody else deleted it, which is as good
-        return await self.client.apply(resource, desired.manifest, manager=marks.MANAGER)
+        return await self.apply(resource, desired.manifest)
 
 
 def losers(before: Observed | None, after: Observed) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ LOOK_SECONDS = 0.5
 @click.option("--requesters", default="", help="Further users whose requests are approved.")
 @click.option("--agent", default="", help="The agent to let in, when several ask.")
 @click.option("--skip-approve-check", "unchecked", is_flag=True, help="Whoever asked.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
 @click.option("--allow-reregistration", "again", is_flag=True, help="Let a new agent take over.")
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
@@ -43,8 +44,12 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     async def work(client: "Client") -> None:
         for name in names:
-            tell(name, await taken_in(client, name, options))
-        if options["wait"]:
+            accepted = await taken_in(client, name, options)
+            if options["dry_run"]:
+                announce(name, accepted)
+            else:
+                tell(name, accepted)
+        if options["wait"] and not options["dry_run"]:
             from knfleet.fleet.settling import joined
 
             for name in names:
@@ -60,22 +65,23 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
     """Accept one cluster; with --wait, as soon as it has asked."""
     from knfleet.api.cluster import CLUSTERS
-    from knfleet.fleet.accepting import NotAcceptable, accept, pending_requests
+    from knfleet.fleet.accepting import NotAcceptable, Wish, accept, pending_requests
 
-    requesters = [user for user in options["requesters"].split(",") if user]
+    said: str = options["requesters"]
+    requesters = [user for user in said.split(",") if user]
     if options["unchecked"]:
         requesters += [each.request.user for each in await pending_requests(client, name)]
+    wish = Wish(
+        requesters=tuple(requesters),
+        agent=options["agent"],
+        again=options["again"],
+        patience=float(options["timeout"]) if options["wait"] else 5.0,
+        dry_run=options["dry_run"],
+    )
     ends = time.monotonic() + options["timeout"]
     while True:
         try:
-            return await accept(
-                client,
-                name,
-                requesters=requesters,
-                agent=options["agent"],
-                again=options["again"],
-                patience=float(options["timeout"]) if options["wait"] else 5.0,
-            )
+            return await accept(client, name, wish)
         except NotAcceptable as error:
             if not options["wait"] or time.monotonic() > ends:
                 if isinstance(error.__cause__, NotFound):
@@ -83,6 +89,14 @@ async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Acc
                     raise NotAcceptable(f"{error}; {hint}") from error
                 raise
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def announce(name: str, accepted: "Accepted") -> None:
+    """Say what would be done."""
+    for request in accepted.requests:
+        click.echo(f"CSR {request} would be approved")
+    if accepted.is_new:
+        click.echo(f"hubAcceptsClient would be set to true for managed cluster {name}")
 
 
 def tell(name: str, accepted: "Accepted") -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.fleet import gates_of
 from knfleet.cli.operator import GoFlags, klog_options, switch
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -19,14 +20,12 @@ if TYPE_CHECKING:
     from knfleet.runtime.health import Bind
 
 TAKEN = (
-    "feature-gates",
     "kube-api-qps",
     "kube-api-burst",
     "hub-kubeconfig-secret",
     "addon-installation-namespace",
     "bootstrap-kubeconfigs",
     "hub-connection-timeout-seconds",
-    "reserved-cluster-claim-suffixes",
 )
 """Flags that say nothing to us."""
 FILE = click.Path(path_type=Path)
@@ -56,6 +55,13 @@ def taken_options(command: Any) -> Any:
     default=20,
     help="How many claims of your own are reported.",
 )
+@click.option(
+    "--reserved-cluster-claim-suffixes",
+    "suffixes",
+    default="",
+    help="Claims whose names end like this are always reported, as a,b.",
+)
+@click.option("--feature-gates", "gates", multiple=True, help="As ClusterProperty=true.")
 @click.option(
     "--client-cert-expiration-seconds",
     "lifetime",
@@ -142,7 +148,8 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
     """What the flags ask for, checked."""
     from knfleet.agent.names import Names
     from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, Settings
-    from knfleet.api.hub import AGENT_NAMESPACE
+    from knfleet.agent.status import Telling
+    from knfleet.api.hub import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
 
     check_name(options["cluster"])
     if options["auth"] != "csr":
@@ -153,6 +160,9 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
         raise click.UsageError(
             f"--client-cert-expiration-seconds: at least {LEAST_LIFETIME_SECONDS}, or 0"
         )
+    gates = dict(gates_of(",".join(options["gates"])))
+    reserved: str = options["suffixes"]
+    suffixes = tuple(suffix for suffix in reserved.split(",") if suffix)
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not options["kubeconfig"]
     here = around.home.namespace if is_pod else ""
     return Settings(
@@ -162,7 +172,9 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
         lifetime_seconds=options["lifetime"],
         annotations=annotations(options["annotations"]),
         client_configs=tuple(client_configs(options["urls"], around.spoke.endpoint)),
-        custom_claims=options["claims"],
+        telling=Telling(options["claims"], suffixes),
+        has_claims=gates.get(CLAIM_GATE, True),
+        has_properties=gates.get(PROPERTY_GATE, False),
         spoke=reachable(options["urls"], around.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],

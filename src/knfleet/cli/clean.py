@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @cluster_options
 @click.option("--name", default="cluster-manager", hidden=True, expose_value=False)
 @click.option("--purge-operator", type=bool, default=True, help="false: leave the CRDs.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @click.option("--output-file", hidden=True, expose_value=False)
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
@@ -27,8 +28,9 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     from knfleet.cli.init import objects_of
     from knfleet.fleet.applying import NotInTime
     from knfleet.fleet.deploying import HubPlan
-    from knfleet.fleet.detaching import Attached, clean
+    from knfleet.fleet.detaching import Attached, Leave, clean
 
+    leave = Leave(dry_run=options["dry_run"], seconds=float(options["timeout"]))
     connection = connection_of(kubeconfig, context)
     objects = [
         each
@@ -38,10 +40,13 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     async def work(client: "Client") -> list[str]:
         say(f"Removing the hub from {client.cluster} ...")
-        return await clean(client, objects, seconds=float(options["timeout"]))
+        return await clean(client, objects, leave)
 
     try:
         removed = on_cluster(connection, work)
     except (Attached, NotInTime) as error:
         raise click.ClickException(str(error)) from error
+    if leave.dry_run:
+        click.echo("\n".join(removed))
+        return
     click.echo(f"The hub has been removed: {len(removed)} objects.")

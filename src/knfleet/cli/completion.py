@@ -13,7 +13,7 @@ def command(shell: str) -> None:
     """Print what a shell needs to complete commands, flags and names.
 
     Names of clusters and custom resources come from the hub of the current context; a hub that
-    does not answer within two seconds has none.
+    does not answer within two seconds has none; KNFLEET_COMPLETION_SECONDS gives it more.
 
     \b
     bash: source <(knfleet completion bash)

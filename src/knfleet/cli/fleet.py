@@ -21,6 +21,18 @@ LATER = {
     "grpc": "registration by gRPC is not supported yet; clusters register by csr",
     "awsirsa": "registration by AWS IAM roles is not supported yet; clusters register by csr",
 }
+LATER_FLAGS = {
+    "image-pull-credential-file": (
+        "pull secrets are not made yet; add yours to the ServiceAccount, or give --image-registry"
+    ),
+    "bundle-version-overrides": "there is one image; choose it by --bundle-version or --image",
+    "cluster-manager-values-file": "there is no chart behind this; use the flags",
+    "klusterlet-values-file": "there is no chart behind this; use the flags",
+    "enable-sync-labels": "labels are not copied to what is installed yet",
+    "addon-kubeclient-registration-auth": "add-ons are not supported yet",
+    "addon-token-expiration-seconds": "add-ons are not supported yet",
+}
+"""Flags that are known, and why they cannot be used yet."""
 
 
 class Seconds(click.ParamType[int]):
@@ -97,9 +109,15 @@ def later_options(*names: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         for name in names:
-            command = click.option(f"--{name}", hidden=True, expose_value=False, callback=refuse)(
-                command
+            option = click.option(
+                f"--{name}",
+                is_flag=False,
+                flag_value="true",
+                hidden=True,
+                expose_value=False,
+                callback=refuse,
             )
+            command = option(command)
         return command
 
     return decorate
@@ -107,17 +125,21 @@ def later_options(*names: str) -> Callable[[Command], Command]:
 
 def reason_of(flag: str) -> str:
     """Why a flag is not supported yet."""
-    return LATER["grpc" if "grpc" in flag else "awsirsa"]
+    known = LATER_FLAGS.get(flag.removeprefix("--"))
+    return known or LATER["grpc" if "grpc" in flag else "awsirsa"]
 
 
 def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
-    """The cluster that the flags name, else the current one."""
+    """The cluster that the flags name, else the current one; it is called like its context."""
+    from msgspec.structs import replace
+
+    from knfleet.api.meta import ClusterName
     from knfleet.kube.incluster import default_connection
     from knfleet.kube.kubeconfig import load
 
     found = load([kubeconfig], context) if kubeconfig else default_connection(context)
     remember(found, kubeconfig, context)
-    return found
+    return replace(found, cluster=ClusterName(context)) if context else found
 
 
 def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
@@ -168,6 +190,17 @@ def quality_of(qos: Any, limits: str, requests: str) -> Any:
     )
 
 
+def gates_of(text: str) -> tuple[tuple[str, bool], ...]:
+    """Features as `A=true,B=false`."""
+    found: list[tuple[str, bool]] = []
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        if value not in ("true", "false"):
+            raise click.UsageError(f"--feature-gates {pair}: write it as {name}=true")
+        found.append((name, value == "true"))
+    return tuple(found)
+
+
 def image_from(registry: str, image: str, version: str) -> str:
     """The image that the flags name."""
     from knfleet.fleet.deploying import image_of
@@ -186,6 +219,15 @@ def print_json(value: object) -> None:
 
     encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
     sys.stdout.write(encoded.decode() + "\n")
+
+
+def print_yaml(value: object) -> None:
+    """Print for programs that rather read YAML."""
+    import msgspec
+
+    from knfleet.kube.yaml import dump_all
+
+    click.echo(dump_all([msgspec.json.decode(msgspec.json.encode(value))]), nl=False)
 
 
 def print_manifests(objects: list[dict[str, Any]]) -> None:

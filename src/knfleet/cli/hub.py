@@ -65,8 +65,16 @@ WEB = (
         help="Serve a dashboard; on 127.0.0.1:8787 unless said otherwise.",
     ),
     click.Option(["--web-actions", "actions"], is_flag=True, help="Allow actions in it."),
-    click.Option(["--web-tls-cert-file", "certificate"], type=click.Path(path_type=Path)),
-    click.Option(["--web-tls-private-key-file", "key"], type=click.Path(path_type=Path)),
+    click.Option(
+        ["--web-tls-cert-file", "certificate"],
+        type=click.Path(path_type=Path),
+        help="The dashboard's certificate.",
+    ),
+    click.Option(
+        ["--web-tls-private-key-file", "key"],
+        type=click.Path(path_type=Path),
+        help="The key of that.",
+    ),
     click.Option(
         ["--web-insecure-http", "plain"], is_flag=True, help="A proxy in front of it has TLS."
     ),

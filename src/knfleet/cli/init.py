@@ -8,6 +8,7 @@ import click
 from knfleet.cli.fleet import (
     cluster_options,
     connection_of,
+    gates_of,
     image_from,
     image_options,
     later_options,
@@ -74,6 +75,10 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     "hub-cluster-arn",
     "aws-resource-tags",
     "auto-approved-arn-patterns",
+    "image-pull-credential-file",
+    "bundle-version-overrides",
+    "cluster-manager-values-file",
+    "enable-sync-labels",
 )
 @image_options
 @resource_options
@@ -128,17 +133,6 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
         feature_gates=gates,
         releases=options["releases"],
     )
-
-
-def gates_of(text: str) -> tuple[tuple[str, bool], ...]:
-    """Features as `A=true,B=false`."""
-    found: list[tuple[str, bool]] = []
-    for pair in filter(None, text.split(",")):
-        name, _, value = pair.partition("=")
-        if value not in ("true", "false"):
-            raise click.UsageError(f"--feature-gates {pair}: write it as {name}=true")
-        found.append((name, value == "true"))
-    return tuple(found)
 
 
 def objects_of(plan: "HubPlan", connection: "Connection") -> list[dict[str, Any]]:

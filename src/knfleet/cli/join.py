@@ -10,6 +10,7 @@ from knfleet.cli.fleet import (
     LATER,
     cluster_options,
     connection_of,
+    gates_of,
     image_from,
     image_options,
     later_options,
@@ -72,9 +73,20 @@ Please log onto the hub cluster and run the following command:
 )
 @click.option("--klusterlet-annotation", "annotations", multiple=True, help="As name=value.")
 @click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
-@click.option("--feature-gates", default="", hidden=True, expose_value=False)
+@click.option("--feature-gates", "gates", default="", help="As ClusterProperty=true.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
-@later_options("grpc-server", "grpc-ca-file", "hub-cluster-arn", "managed-cluster-arn")
+@later_options(
+    "grpc-server",
+    "grpc-ca-file",
+    "hub-cluster-arn",
+    "managed-cluster-arn",
+    "image-pull-credential-file",
+    "bundle-version-overrides",
+    "klusterlet-values-file",
+    "enable-sync-labels",
+    "addon-kubeclient-registration-auth",
+    "addon-token-expiration-seconds",
+)
 @image_options
 @resource_options
 @explained(KubeError)
@@ -157,14 +169,16 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     from knfleet.cli.agent import annotations
     from knfleet.fleet.joining import JoinPlan
     from knfleet.fleet.reaching import bootstrap_kubeconfig
-    from knfleet.kube.kubeconfig import load
+    from knfleet.kube.kubeconfig import connect, parse
+    from knfleet.kube.kubeconfig_entries import Origin
 
     place: dict[str, Any] = {}
     server = home.endpoint.server
     if options["mode"] == "hosted":
-        server = load([options["managed"]]).endpoint.server
-        name = f"klusterlet-hosted-{random_agent()}"
         content: bytes = options["managed"].read_bytes()
+        # Without its folder: a pod has none of the files that it may name.
+        server = connect(parse(content, Origin(str(options["managed"])))).endpoint.server
+        name = f"klusterlet-hosted-{random_agent()}"
         place = {"klusterlet": name, "namespace": name, "managed_kubeconfig": content}
     singleton = "Singleton" if options["singleton"] else "Default"
     return JoinPlan(
@@ -176,6 +190,7 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
         annotations=annotations(",".join(options["annotations"])),
         lifetime_seconds=options["lifetime"],
         external_urls=options["urls"] or (server,),
+        feature_gates=gates_of(options["gates"]),
         **place,
     )
 

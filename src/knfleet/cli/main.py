@@ -37,6 +37,7 @@ COMMANDS: dict[str, Entry] = {
         "knfleet.cli.completion",
         "Print what a shell needs to complete commands, flags and names.",
     ),
+    "detach": Entry("knfleet.cli.detach", "Take clusters out of their hub."),
     "doctor": Entry(
         "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
     ),

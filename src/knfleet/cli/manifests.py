@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     "--for",
     "place",
     type=click.Choice(["all", "operator", "hub", "spoke"]),
-    help="Of the CRDs, those for Knative, for the hub of a fleet, or for a spoke.",
+    help="An operator, the hub of a fleet, or a spoke; of the CRDs also all.",
 )
+@click.option("--cluster-name", "cluster", help="With --for spoke: its name on the hub.")
 @click.option("-n", "--namespace", help="Where the operator runs; knative-operator if not given.")
 @click.option("--image", help="The operator's image; knfleet with this version if not given.")
 @click.option("--multicluster", is_flag=True, help="Install on other clusters as well.")
@@ -51,18 +52,30 @@ if TYPE_CHECKING:
 def command(crds: bool, place: str | None, output: str, **choices: Any) -> None:
     """Print manifests for `kubectl apply`.
 
-    The Helm chart installs the same objects.
+    An operator unless something else is said; the Helm chart installs the same objects.
+    With --for hub it is what `knfleet init` applies, but for the ConfigMap cluster-info.
+    With --for spoke it is what `knfleet join` applies, but for the Secret
+    bootstrap-hub-kubeconfig, which holds a token.
 
     \b
     knfleet manifests | kubectl apply --server-side -f -
     knfleet manifests --multicluster --provider-file providers.json | kubectl apply …
     knfleet manifests --crds | kubectl apply --server-side -f -
+    knfleet manifests --for hub | kubectl apply --server-side -f -
     """
     from knfleet.kube.yaml import dump_all
 
-    if place and not crds:
-        raise click.UsageError("--for chooses among CRDs; add --crds")
-    manifests = crds_for(place or "all") if crds else chosen(choices)
+    cluster: str = choices.pop("cluster") or ""
+    if (place == "spoke" and not crds) != bool(cluster):
+        raise click.UsageError("--for spoke and --cluster-name NAME go together")
+    if crds:
+        manifests = crds_for(place or "all")
+    elif place in ("hub", "spoke"):
+        manifests = fleet_for(cluster, choices)
+    elif place == "all":
+        raise click.UsageError("--for all chooses among CRDs; add --crds")
+    else:
+        manifests = chosen(choices)
     if output == "json":
         import msgspec
 
@@ -84,6 +97,24 @@ def crds_for(place: str) -> "list[Object]":
         "all": [*definitions(), *hub_definitions(), *spoke_definitions()],
     }
     return by_place[place]
+
+
+def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
+    """What `init` applies, or for a cluster what `join` applies, but for what holds a token."""
+    from knfleet.agent.names import name_problem
+    from knfleet.cli.fleet import image_from
+    from knfleet.fleet.deploying import HubPlan, cluster_manager, hub_deployment
+    from knfleet.fleet.installing import hub_objects
+    from knfleet.fleet.joining import JoinPlan, home_objects
+
+    image = image_from("", choices["image"] or "", "default")
+    if not cluster:
+        plan = HubPlan(image=image)
+        return [*hub_objects(plan.namespace), cluster_manager(plan), hub_deployment(plan)]
+    if problem := name_problem(cluster):
+        raise click.UsageError(f"--cluster-name {cluster}: {problem}")
+    objects = home_objects(JoinPlan(cluster=cluster, bootstrap=b"", image=image))
+    return [each for each in objects if each["kind"] != "Secret"]
 
 
 def chosen(choices: dict[str, Any]) -> "list[Object]":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.bundle import chosen_folder, directory_option
-from knfleet.cli.fleet import cluster_options, connection_of, print_json, say
+from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
 from knfleet.cli.output import progress
 from knfleet.cli.status import provider_option
 
@@ -52,7 +52,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet plan -f serving.yaml
     knfleet plan knative-serving/knative --version 1.23
     knfleet plan --all --version 1.23 -o wide
-    knfleet plan -f serving.yaml --save plan.json && knfleet apply --plan plan.json
+    knfleet plan -f serving.yaml --save plan.json; knfleet apply --plan plan.json
     """
     if sum(map(bool, (name, options["filename"], options["every"]))) != 1:
         raise click.UsageError("say what to plan: the NAME of a custom resource, -f FILE or --all")
@@ -133,16 +133,13 @@ async def with_progress(planner: "Planner", subjects: "list[Subject]") -> "Plans
 
 def show(plans: "Plans", output: str) -> None:
     """Print plans."""
-    import msgspec
-
     from knfleet.cli import plantext
-    from knfleet.kube.yaml import dump_all
 
     match output:
         case "json":
             print_json(plans)
         case "yaml":
-            click.echo(dump_all([msgspec.to_builtins(plans)]), nl=False)
+            print_yaml(plans)
         case "name":
             click.echo("".join(f"{each}\n" for each in plantext.names(plans)), nl=False)
             for plan in plans.plans:

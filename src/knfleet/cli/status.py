@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completing import names_of_rows
-from knfleet.cli.fleet import cluster_options, connection_of, print_json, say
+from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -62,10 +62,13 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet status knative-serving/edge-1
     """
     from knfleet.kube.client import Client, Options
-    from knfleet.overview.targets import providers_for
 
     behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
-    providers = providers_for(options["provider_file"], kubeconfig, context) if name else None
+    providers = None
+    if name:
+        from knfleet.overview.targets import providers_for
+
+        providers = providers_for(options["provider_file"], kubeconfig, context)
     connection = connection_of(kubeconfig, context)
 
     async def run() -> None:
@@ -92,6 +95,8 @@ class View:
         self.providers = providers
         self.before: Fleet | None = None
         self.shown = ""
+        self.opened: tuple[Chain, Chain] | None = None
+        """The last chain as the hub told it, and as it was when it was opened."""
 
     async def once(self) -> None:
         """Show how things are now."""
@@ -127,6 +132,7 @@ class View:
     def print_fleet(self, fleet: "Fleet", now: datetime, *, is_live: bool) -> None:
         """The whole fleet."""
         from knfleet.cli.views import fleet_text, name_of, news
+        from knfleet.overview.reading import KINDS
 
         before, self.before = self.before, fleet
         if self.output in ("json", "yaml"):
@@ -138,6 +144,8 @@ class View:
             for line in news(before, fleet):
                 click.echo(line)
         else:
+            if len(fleet.warnings) == len(KINDS):
+                say("This cluster is no hub; `knfleet init` makes it one.")
             wide = self.output == "wide"
             lines = shutil.get_terminal_size().lines if sys.stdout.isatty() and not wide else 0
             self.emit(fleet_text(fleet, now, wide=wide, lines=lines), is_live=is_live)
@@ -165,14 +173,22 @@ class View:
             self.emit(text, is_live=is_live)
 
     async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "Fleet") -> "Chain":
-        """The chain of an installation, with its failing link opened."""
-        from knfleet.overview.chain import chain_of, opened, with_details
-        from knfleet.overview.targets import target_of
-        from knfleet.overview.workloads import looked_in_vain
+        """The chain of an installation, opened anew only when the hub says something new of it."""
+        from knfleet.overview.chain import chain_of
 
         manifest = manifest_of(row, objects)
         cluster = next((each for each in fleet.clusters if each.name == row.cluster), None)
-        chain = chain_of(manifest, cluster)
+        told = chain_of(manifest, cluster)
+        if self.opened is None or self.opened[0] != told:
+            self.opened = (told, await self.look(told, manifest))
+        return self.opened[1]
+
+    async def look(self, chain: "Chain", manifest: "Object") -> "Chain":
+        """The chain with its failing link opened on the target."""
+        from knfleet.overview.chain import opened, with_details
+        from knfleet.overview.targets import target_of
+        from knfleet.overview.workloads import looked_in_vain
+
         failing = chain.failing
         if failing is None or failing.name == "target":
             return chain
@@ -186,11 +202,9 @@ class View:
         """For programs: one document, or with --watch one for each change."""
         import msgspec
 
-        from knfleet.kube.yaml import dump_all
-
         if self.output == "yaml":
             click.echo("---\n" if is_live else "", nl=False)
-            click.echo(dump_all([msgspec.to_builtins(value)]), nl=False)
+            print_yaml(value)
         elif is_live:
             click.echo(msgspec.json.encode(value))
         else:

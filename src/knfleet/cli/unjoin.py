@@ -17,21 +17,32 @@ if TYPE_CHECKING:
 @cluster_options
 @click.option("--cluster-name", "cluster", required=True, help="Its name on the hub.")
 @click.option("--purge-operator", type=bool, default=True, help="false: leave our CRDs.")
+@click.option("--force", is_flag=True, help="Leave a hosted cluster that is gone as it is.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @click.option("--output-file", hidden=True, expose_value=False)
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, cluster: str, **options: Any) -> None:
     """Take the agent off a cluster, with all that came with it."""
     from knfleet.fleet.applying import NotInTime
-    from knfleet.fleet.detaching import Attached, unjoin
+    from knfleet.fleet.detaching import Attached, Leave, unjoin
+
+    leave = Leave(
+        purge=options["purge_operator"],
+        force=options["force"],
+        dry_run=options["dry_run"],
+        seconds=float(options["timeout"]),
+    )
 
     async def work(client: "Client") -> list[str]:
         say(f"Removing the agent of {cluster} ...")
-        seconds = float(options["timeout"])
-        return await unjoin(client, cluster, purge=options["purge_operator"], seconds=seconds)
+        return await unjoin(client, cluster, leave)
 
     try:
         removed = on_cluster(connection_of(kubeconfig, context), work)
     except (Attached, NotInTime) as error:
         raise click.ClickException(str(error)) from error
+    if leave.dry_run:
+        click.echo("\n".join(removed))
+        return
     say(f"Removed {len(removed)} objects.")
     click.echo(f"{cluster} has left. Now on the hub: kubectl delete managedcluster {cluster}")

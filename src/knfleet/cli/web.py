@@ -29,12 +29,21 @@ if TYPE_CHECKING:
 )
 @click.option("--login", is_flag=True, help="Have people log in with tokens of their own.")
 @click.option("--web-actions", "actions", is_flag=True, help="Allow retry, pause and upgrade.")
-@click.option("--tls-cert-file", "certificate", type=click.Path(path_type=Path))
-@click.option("--tls-private-key-file", "key", type=click.Path(path_type=Path))
+@click.option(
+    "--tls-cert-file", "certificate", type=click.Path(path_type=Path), help="Its certificate."
+)
+@click.option(
+    "--tls-private-key-file", "key", type=click.Path(path_type=Path), help="The key of that."
+)
 @click.option("--insecure-http", "plain", is_flag=True, help="A proxy in front of it has TLS.")
 @click.option("--web-name", "names", multiple=True, help="Name under which it may be asked.")
 @click.option("--namespace", "-n", "namespaces", multiple=True, help="Where to look.")
-@click.option("--clusterprofile-provider-file", "provider_file", type=click.Path(path_type=Path))
+@click.option(
+    "--clusterprofile-provider-file",
+    "provider_file",
+    type=click.Path(path_type=Path),
+    help="How clusters are reached; knfleet's own plugins without it.",
+)
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
 @click.option(
     "--url-file",

@@ -64,6 +64,20 @@ class Accepted(Struct, frozen=True):
     is_new: bool
 
 
+class Wish(Struct, frozen=True):
+    """How clusters are to be accepted."""
+
+    requesters: tuple[str, ...] = ()
+    """Users who may ask, beside those that every hub knows."""
+    agent: str = ""
+    """The agent to let in, when several ask."""
+    again: bool = False
+    """Whether a new agent may take the place of one that is alive."""
+    patience: float = 5.0
+    """Seconds to wait for a cluster that is about to ask."""
+    dry_run: bool = False
+
+
 def is_bootstrap(user: str, requesters: Sequence[str]) -> bool:
     """Whether a user is one of those who may ask for clusters to join."""
     known = user in BOOTSTRAP_USERS or user.startswith(BOOTSTRAP_PREFIX)
@@ -110,16 +124,11 @@ def is_open(request: Object) -> bool:
     return not items(request, "status", "conditions")
 
 
-async def accept(
-    hub: Client,
-    cluster: str,
-    *,
-    requesters: Sequence[str] = (),
-    agent: str = "",
-    again: bool = False,
-    patience: float = 5.0,
-) -> Accepted:
-    """Approve what a cluster asks for, and take it in; one that is about to ask is waited for."""
+async def accept(hub: Client, cluster: str, wish: Wish = Wish()) -> Accepted:  # noqa: B008
+    """Approve what a cluster asks for, and take it in; one that is about to ask is waited for.
+
+    With a dry run nothing is done but what would be done is said.
+    """
     key = Key("", cluster)
     try:
         before = await hub.get(CLUSTERS, cluster)
@@ -128,16 +137,20 @@ async def accept(
             f"{cluster}: there is no ManagedCluster of that name; run `knfleet join` on the"
             " cluster, or see `knfleet get clusters` for the names there are"
         ) from error
-    if again:
+    if wish.again and not wish.dry_run:
         marked = {"metadata": {"annotations": {ALLOW_REREGISTRATION: "true"}}}
         await hub.patch(CLUSTERS, key, marked)
     if not is_true(decode(before, ManagedCluster).status.conditions, JOINED):
-        await asked(hub, cluster, seconds=patience)
+        await asked(hub, cluster, seconds=wish.patience)
     pending = await pending_requests(hub, cluster)
-    chosen = choose(pending, cluster, requesters=requesters, agent=agent)
+    chosen = choose(pending, cluster, requesters=wish.requesters, agent=wish.agent)
+    accepted = Accepted(
+        tuple(each.name for each in chosen), not part(before, "spec").get("hubAcceptsClient")
+    )
+    if wish.dry_run:
+        return accepted
     for each in chosen:
         await approve(hub, each.manifest, reason=REASON, message="approved by `knfleet accept`")
-    is_new = not part(before, "spec").get("hubAcceptsClient")
-    if is_new:
+    if accepted.is_new:
         await hub.patch(CLUSTERS, key, {"spec": {"hubAcceptsClient": True}})
-    return Accepted(tuple(each.name for each in chosen), is_new)
+    return accepted

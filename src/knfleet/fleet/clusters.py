@@ -54,6 +54,10 @@ class Clusters:
         if old != new:
             yield from (look_at(key.name) for key in list(self.parts.views.clusters.store.objects))
 
+    def by_manager(self, change: Change) -> Iterable[Request]:
+        """The settings changed: they say which finalizers clusters have."""
+        yield from self.by_set(change)
+
     async def reconcile(self, request: Request) -> Again:
         """Make the hub right for one cluster."""
         name = request.key.name

@@ -141,8 +141,9 @@ class Deletion:
         """Tell what is left, and what to do when it does not go."""
         waits = unreachable_since(cluster) is not None
         remedy = (
-            " The cluster cannot clean up: it is not available. If it is gone for good, annotate"
-            f" the ManagedCluster with {FORCE_DETACH}=10m."
+            " The cluster cannot clean up: it is not available. If it is gone for good, run"
+            f" `knfleet detach {cluster.name} --force`, or annotate the ManagedCluster with"
+            f" {FORCE_DETACH}=10m."
         )
         left = f"{remaining.words} left in namespace {cluster.name}"
         order = f", of which {len(turn)} are being deleted." if turn else "; delete them."

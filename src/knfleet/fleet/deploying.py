@@ -1,5 +1,6 @@
 """The Deployments of our own image, and the objects that say how it was installed. Pure."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -71,15 +72,12 @@ def image_of(registry: str, version: str) -> str:
 
 def cluster_manager(plan: HubPlan) -> Object:
     """The ClusterManager that says how the hub is installed."""
-    gates = [
-        {"feature": name, "mode": "Enable" if on else "Disable"} for name, on in plan.feature_gates
-    ]
     driver: Object = {"authType": "csr"}
     if plan.auto_approved:
         driver["csr"] = {"autoApprovedIdentities": list(plan.auto_approved)}
     registration: Object = {"registrationDrivers": [driver]}
-    if gates:
-        registration["featureGates"] = gates
+    if plan.feature_gates:
+        registration["featureGates"] = gate_list(plan.feature_gates)
     return {
         "apiVersion": CLUSTER_MANAGERS.api_version,
         "kind": CLUSTER_MANAGERS.kind,
@@ -91,6 +89,11 @@ def cluster_manager(plan: HubPlan) -> Object:
             "resourceRequirement": plan.quality.requirement,
         },
     }
+
+
+def gate_list(gates: Iterable[tuple[str, bool]]) -> list[Object]:
+    """Features as ClusterManager and Klusterlet list them."""
+    return [{"feature": name, "mode": "Enable" if on else "Disable"} for name, on in gates]
 
 
 def hub_deployment(plan: HubPlan) -> Object:

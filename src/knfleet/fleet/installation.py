@@ -1,5 +1,8 @@
 """How the hub is set up, read live from its ClusterManager, and what it says of itself there."""
 
+from functools import cache
+
+import msgspec
 from msgspec import Struct
 
 from knfleet.api.conditions import Status
@@ -11,13 +14,18 @@ from knfleet.api.hub import (
     DEFAULT_SET_GATE,
     HUB_PLACEMENT_DEGRADED,
     HUB_REGISTRATION_DEGRADED,
+    OPERATOR_NAMESPACE,
     PROGRESSING,
     ClusterManager,
+    Generation,
+    InstallationStatus,
+    RelatedResource,
     is_enabled,
 )
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
+from knfleet.fleet.installing import hub_objects, named
 from knfleet.fleet.views import Views
 
 DRIVERS = ("csr",)
@@ -101,9 +109,56 @@ def conditions(manager: ClusterManager, problem: str) -> list[StandardCondition]
     ]
 
 
-def status_patch(manager: ClusterManager, said: list[Object]) -> Object:
-    """The patch that writes conditions to a ClusterManager in the state that we know it in."""
+@cache
+def related() -> tuple[RelatedResource, ...]:
+    """What belongs to the hub on its cluster, as its ClusterManager lists it."""
+    workload = named("apps/v1", "Deployment", CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+    return tuple(related_to(each) for each in (*hub_objects(), workload))
+
+
+def related_to(manifest: Object) -> RelatedResource:
+    """An object as a ClusterManager lists it."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    kind: str = manifest["kind"].lower()
+    return RelatedResource(
+        group=group,
+        version=version,
+        resource=f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s",
+        name=manifest["metadata"]["name"],
+        namespace=manifest["metadata"].get("namespace", ""),
+    )
+
+
+def generations(deployment: Object | None) -> list[Generation]:
+    """Which state of the hub's Deployment is there; nothing when the hub runs elsewhere."""
+    if deployment is None:
+        return []
+    meta = deployment["metadata"]
+    return [
+        Generation(
+            group="apps",
+            version="v1",
+            resource="deployments",
+            name=meta["name"],
+            namespace=meta["namespace"],
+            last_generation=meta["generation"],
+        )
+    ]
+
+
+def status_patch(
+    manager: ClusterManager, said: list[StandardCondition], deployment: Object | None
+) -> Object:
+    """The patch that makes a ClusterManager say how the hub stands; empty when it does."""
+    wanted = InstallationStatus(
+        observed_generation=manager.metadata.generation,
+        conditions=said,
+        generations=generations(deployment),
+        related_resources=list(related()),
+    )
+    if wanted == manager.status:
+        return {}
     return {
         "metadata": {"resourceVersion": manager.metadata.resource_version},
-        "status": {"observedGeneration": manager.metadata.generation, "conditions": said},
+        "status": {"generations": [], **msgspec.to_builtins(wanted)},
     }

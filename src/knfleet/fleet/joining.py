@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knfleet.api.cluster import CLAIMS
+from knfleet.api.cluster import CLAIMS, PROPERTIES
 from knfleet.api.fleetcrds import spoke_definitions
 from knfleet.api.hub import (
     ADDON_NAMESPACE,
@@ -22,7 +22,7 @@ from knfleet.api.hub import (
 from knfleet.api.hub import GROUP as OPERATOR_GROUP
 from knfleet.api.meta import Object
 from knfleet.api.spokeaccess import ACCESS_ACCOUNT
-from knfleet.fleet.deploying import HEALTH_PORT, Quality, deployment, probes
+from knfleet.fleet.deploying import HEALTH_PORT, Quality, deployment, gate_list, probes
 from knfleet.fleet.grants import READ, rule
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
@@ -34,6 +34,11 @@ EXTERNAL_SECRET = "external-managed-kubeconfig"  # noqa: S105  a name
 EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
 ACCESS_ROLE = "knfleet:access"
+LOOKING = [
+    rule("", ["events", "pods"], ["get", "list"]),
+    rule("apps", ["replicasets"], ["get", "list"]),
+]
+"""What `knfleet status` and the dashboard show of workloads that are not well."""
 
 
 class JoinPlan(Struct, frozen=True):
@@ -50,6 +55,7 @@ class JoinPlan(Struct, frozen=True):
     annotations: dict[str, str] = {}
     lifetime_seconds: int = 0
     external_urls: tuple[str, ...] = ()
+    feature_gates: tuple[tuple[str, bool], ...] = ()
     managed_kubeconfig: bytes = b""
     """With Hosted: how the agent reaches the cluster."""
 
@@ -132,10 +138,13 @@ def home_roles(plan: JoinPlan) -> list[Object]:
 
 
 def agent_roles(plan: JoinPlan) -> list[Object]:
-    """What the agent may see of the cluster."""
+    """What the agent may see of the cluster, and the namespaces that it makes there."""
     seen = [
         rule("", ["nodes"], READ),
         rule(CLAIMS.group, [CLAIMS.plural], READ),
+        rule(PROPERTIES.group, [PROPERTIES.plural], READ),
+        # Sets of clusters may want namespaces on them.
+        rule("", ["namespaces"], ["list", "create", "patch"]),
         {"nonResourceURLs": ["/livez", "/healthz", "/version"], "verbs": ["get"]},
     ]
     return [
@@ -146,9 +155,10 @@ def agent_roles(plan: JoinPlan) -> list[Object]:
 
 def access_objects(plan: JoinPlan) -> list[Object]:
     """The account whose token the hub gets, and what it may do."""
+    rules = [*local_rules(), *LOOKING]
     return [
         named("v1", "ServiceAccount", ACCESS_ACCOUNT, plan.namespace),
-        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": local_rules()},
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": rules},
         binding("ClusterRole", ACCESS_ROLE, ACCESS_ACCOUNT, plan.namespace),
     ]
 
@@ -168,6 +178,8 @@ def klusterlet(plan: JoinPlan) -> Object:
     registration: Object = {"registrationDriver": {"authType": "csr"}}
     if plan.annotations:
         registration["clusterAnnotations"] = plan.annotations
+    if plan.feature_gates:
+        registration["featureGates"] = gate_list(plan.feature_gates)
     if plan.lifetime_seconds:
         registration["clientCertExpirationSeconds"] = plan.lifetime_seconds
     spec: Object = {
@@ -215,6 +227,10 @@ def agent_arguments(plan: JoinPlan) -> list[str]:
         arguments.append(f"--spoke-external-server-urls={','.join(plan.external_urls)}")
     if plan.lifetime_seconds:
         arguments.append(f"--client-cert-expiration-seconds={plan.lifetime_seconds}")
+    if plan.feature_gates:
+        words = {True: "true", False: "false"}
+        pairs = ",".join(f"{name}={words[on]}" for name, on in plan.feature_gates)
+        arguments.append(f"--feature-gates={pairs}")
     if plan.annotations:
         pairs = ",".join(f"{name}={value}" for name, value in plan.annotations.items())
         arguments.append(f"--cluster-annotations={pairs}")

@@ -4,20 +4,21 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
-from knfleet.api.hub import CLUSTER_MANAGERS
-from knfleet.api.meta import HUB, Key, Request
+from knfleet.api.core import DEPLOYMENTS
+from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.standard import put
 from knfleet.fleet.clusters import Clusters
 from knfleet.fleet.clustersets import ClusterSets
 from knfleet.fleet.health import Heartbeats
 from knfleet.fleet.installation import Installation, conditions, status_patch
-from knfleet.fleet.parts import Now, Parts, plain, wall
+from knfleet.fleet.parts import Now, Parts, wall
 from knfleet.fleet.places import Places
 from knfleet.fleet.publishing import Publishing
 from knfleet.fleet.requests import Requests
 from knfleet.fleet.views import Views
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Conflict
+from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.events import EventOptions, Events
@@ -83,6 +84,7 @@ class Fleet:
         made.watches(self.views.leases.on_change, requests=clusters.by_namespace)
         made.watches(self.views.access.on_change, requests=clusters.by_namespace)
         made.watches(self.views.sets.on_change, requests=clusters.by_set)
+        made.watches(self.views.managers.on_change, requests=clusters.by_manager)
         return made
 
     def requests(self) -> Controller:
@@ -132,14 +134,20 @@ class Fleet:
         new = list(manager.status.conditions)
         for said in conditions(manager, "" if failing is None else str(failing)):
             new = put(new, said, self.parts.now())
-        settled = manager.status.observed_generation == manager.metadata.generation
-        if not settled or new != list(manager.status.conditions):
-            patch = status_patch(manager, plain(new))
+        patch = status_patch(manager, new, await self.own_deployment())
+        if patch:
             try:
                 await self.client.patch(CLUSTER_MANAGERS, request.key, patch, subresource="status")
             except Conflict:
                 return Again.after(0.05)
         return Again.after(STATUS_SECONDS)
+
+    async def own_deployment(self) -> Object | None:
+        """The hub's own Deployment; None when it runs as something else."""
+        try:
+            return await self.client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+        except (NotFound, Forbidden):
+            return None
 
     def join(self) -> None:
         """Run as a part of a process: watch always, act only while it leads."""

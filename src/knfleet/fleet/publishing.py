@@ -125,13 +125,14 @@ class Publishing:
         status = profiles.status(key, cluster, access=access, observed=observed, now=now)
         known, content = self.said.get(key), digest(status)
         if (
-            there is not None
-            and known is not None
-            and (known.profile, known.status, known.resource_version)
-            == (wanted, content, there["metadata"]["resourceVersion"])
+            there is None
+            or known is None
+            or (known.profile, known.resource_version)
+            != (wanted, there["metadata"]["resourceVersion"])
         ):
+            await self.client.apply(PROFILES, wanted)
+        elif known.status == content:
             return there
-        await self.client.apply(PROFILES, wanted)
         identity = {name: wanted[name] for name in ("apiVersion", "kind")}
         meta = {"name": key.name, "namespace": key.namespace}
         whole = {**identity, "metadata": meta, "status": status}

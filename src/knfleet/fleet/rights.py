@@ -88,7 +88,8 @@ def merged(rules: list[Object]) -> list[Object]:
 
 def hub_roles(namespace: str) -> list[Object]:
     """The hub's roles, bound to its ServiceAccount."""
-    home: Object = {**role(HUB_ROLE, knative.namespace_rules()), "kind": "Role"}
+    own = rule("apps", ["deployments"], ["get"], [CLUSTER_MANAGER])
+    home: Object = {**role(HUB_ROLE, [*knative.namespace_rules(), own]), "kind": "Role"}
     home["metadata"] = {"name": HUB_ROLE, "namespace": namespace}
     bindings = [bound("ClusterRole", namespace), bound("Role", namespace)]
     return [role(HUB_ROLE, hub_rules()), role(TOKENS_ROLE, TOKENS), home, *bindings]

@@ -6,8 +6,9 @@ to build again: watches, and the memory of what was applied.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from knfleet.access.anchor import Root, is_intact
 from knfleet.api.core import CONFIG_MAPS
@@ -32,6 +33,8 @@ from knfleet.render.pipeline import Need
 DEADLINES = Deadlines(passing_seconds=5, established_seconds=30, webhook_seconds=3, gone_seconds=15)
 """A pass should end soon, and be tried again; what takes longer is waited for by watch."""
 SYNC_SECONDS = 10.0
+LOOK_AHEAD_SECONDS = 3.0
+"""How long watches may take to tell what is there; then it is asked for."""
 DEPLOYMENT = GroupKind("apps", "Deployment")
 
 
@@ -70,11 +73,11 @@ class Installation:
             watch=self.watch,
             deadlines=DEADLINES,
         )
+        self.engine.sight.empty = target.empty
         self.repairs = Repairs(self.engine, self.watch, Fights(time.monotonic), repaired)
         self.watch.on_change(self.notice)
         self.rendering: Rendering | None = None
         self.is_rooted = False
-        self.is_caught_up = False
         self.is_leaving = False
         """Whether everything is being removed, the anchor last."""
         self.anchor = None if target.root is None else self.anchor_informer(target.root)
@@ -135,25 +138,34 @@ class Installation:
         """Make all objects so, and keep them so from now on."""
         await self.root()
         desired = await self.engine.desired(objects)
-        resources = {each.resource for each in desired.objects.values()}
-        self.watch.follow(each for each in sorted(resources) if not is_custom(each))
-        await self.catch_up()
+        resources = sorted({each.resource for each in desired.objects.values()})
+        await self.look_ahead(resources)
         self.repairs.leave = frozenset(ref for ref in desired.refs if is_shared(ref))
         if self.repairs.objects is not objects:
             self.repairs.guard(objects)
+        built_in = [each for each in resources if not is_custom(each)]
+        self.engine.executor.work_written = partial(self.watch.follow, built_in)
         changes = await self.engine.apply(objects)
         # Kinds of CRDs that were just applied can only now be watched.
-        self.watch.follow(sorted(resources))
+        self.watch.follow(resources)
         return changes
 
-    async def catch_up(self) -> None:
-        """After a restart, wait for the watches once: they tell all that would have to be asked."""
-        if self.is_caught_up or not self.target.was_used:
+    async def look_ahead(self, resources: Sequence[Resource]) -> None:
+        """Watch what is there before it is applied, where that spares us from asking.
+
+        Of an installation that is there, watches tell everything. One that is new is not there to
+        be watched, so that its watches would only be in the way: all but those of workloads begin
+        when these are written.
+        """
+        parent = self.engine.parents.parent
+        if parent is None or not parent.is_marked:
+            self.watch.follow(each for each in resources if GroupKind.of(each) in JUDGED)
             return
-        self.is_caught_up = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SYNC_SECONDS):
-                await self.watch.synced()
+        built_in = [each for each in resources if not is_custom(each)]
+        if self.watch.follow(built_in):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AHEAD_SECONDS):
+                    await self.watch.synced(map(GroupKind.of, built_in))
 
     async def root(self) -> None:
         """See to it that the parent is there, and says where our objects are."""
@@ -179,14 +191,13 @@ class Installation:
                 "ownerReferences": [owner_reference(owner)],
             },
         }
-        await self.client.apply(CONFIG_MAPS, parent)
-        await self.engine.parents.read()
+        self.engine.parents.take(await self.client.apply(CONFIG_MAPS, parent))
 
     async def root_in_anchor(self) -> None:
         """Write the inventory on an anchor that has none: from memory, else from the objects."""
-        parents = self.engine.parents
+        parents, known = self.engine.parents, self.target.just_read
         before = parents.parent
-        parent = await parents.read()
+        parent = await parents.read() if known is None else parents.take(known)
         if parent.is_marked or parent.is_foreign:
             return
         if before is not None:
@@ -203,8 +214,20 @@ class Installation:
                     await self.watch.informers[kind].synced.wait()
         except TimeoutError:
             return None
+        return self.judged(wanted, objects)
+
+    def judged(self, wanted: Iterable[Ref], objects: Sequence[Object]) -> Summary:
+        """How some workloads and Jobs are, as far as watches have told by now."""
         judged = self.watch.summary(ref for ref in wanted if not self.is_done(ref, objects))
         return Summary(tuple(map(self.as_of_now, judged.healths)))
+
+    def is_ready(self) -> bool:
+        """Whether everything that was applied works, as far as watches have told by now."""
+        objects = () if self.rendering is None else self.rendering.objects
+        wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
+        if not all(self.watch.informer(kind) for kind in {ref.group_kind for ref in wanted}):
+            return False
+        return bool(wanted) and self.judged(wanted, objects).is_ready
 
     def as_of_now(self, health: Health) -> Health:
         """How an object is; one whose newest state was not seen yet is not ready."""

@@ -15,6 +15,8 @@ from knfleet.runtime.turns import Turns
 
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""
+PROGRESS_SECONDS = 0.2
+"""The same for workloads on their way, of which people need not hear more often."""
 
 LookAgain = Callable[[Request, float], None]
 Begin = Callable[[str, Callable[[BaseException], None]], Lifetime]
@@ -51,7 +53,9 @@ class Installations:
         request = Request(HUB, Key.of(manifest))
 
         def changed() -> None:
-            self.look_again(request, AT_ONCE_SECONDS)
+            installation = record.installation
+            is_ready = installation is not None and installation.is_ready()
+            self.look_again(request, 0.0 if is_ready else PROGRESS_SECONDS)
 
         def uprooted() -> None:
             log.warning("the anchor was changed or deleted", key=str(request.key))

@@ -6,8 +6,11 @@ read of the target are the same, so is the list of objects, down to its identity
 
 import asyncio
 from typing import Protocol
+from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative import Knative
@@ -20,6 +23,9 @@ from knfleet.render.pingsource import NAME as PING_SOURCE
 from knfleet.render.pipeline import Facts, Need, Rendered, needs, render
 from knfleet.render.scopes import Scopes, from_discovery
 
+Wish = tuple[str, str, str, str, bytes]
+"""What decides what is rendered."""
+
 
 class Rendering(Struct, frozen=True):
     """The objects that must exist, and what they were made from."""
@@ -27,8 +33,17 @@ class Rendering(Struct, frozen=True):
     made_from: tuple[object, ...]
     version: str
     paths: tuple[str, ...]
-    objects: list[Object]
-    warnings: list[str]
+    rendered: Rendered
+
+    @property
+    def objects(self) -> list[Object]:
+        """The objects, which other custom resources may share: they must not be changed."""
+        return self.rendered.objects
+
+    @property
+    def warnings(self) -> list[str]:
+        """Settings of the custom resource that do nothing, one sentence each."""
+        return self.rendered.warnings
 
 
 class Place(Protocol):
@@ -48,6 +63,8 @@ class Renderer:
     def __init__(self, releases: Releases, minimum_kubernetes: str = "") -> None:
         self.releases = releases
         self.minimum_kubernetes = minimum_kubernetes
+        self.shared: WeakValueDictionary[Wish, Rendered] = WeakValueDictionary()
+        """What several custom resources ask for alike is kept once, as long as one needs it."""
 
     async def render(self, cr: Knative, place: Place) -> Rendering:
         """The objects that a custom resource asks for; raises `ReleaseError` or `RenderError`."""
@@ -64,9 +81,21 @@ class Renderer:
             scopes=await self.scopes(place.client, cr),
             minimum_kubernetes=self.minimum_kubernetes,
         )
-        rendered = await asyncio.to_thread(render, objects, cr, facts)
+        rendered = await self.rendered(cr, bundle, objects, facts)
         place.rendering = kept(before, made_from, bundle, rendered)
         return place.rendering
+
+    async def rendered(
+        self, cr: Knative, bundle: Bundle, objects: list[Object], facts: Facts
+    ) -> Rendered:
+        """What a custom resource asks for, shared with others that ask for the same."""
+        if facts.live or facts.scopes:
+            return await asyncio.to_thread(render, objects, cr, facts)
+        wish = wish_of(cr, bundle)
+        if (known := self.shared.get(wish)) is not None:
+            return known
+        # Others may have rendered the same meanwhile; the first one counts.
+        return self.shared.setdefault(wish, await asyncio.to_thread(render, objects, cr, facts))
 
     async def scopes(self, client: Client, cr: Knative) -> Scopes:
         """The scopes of all kinds, where manifests may have kinds that nobody knows beforehand."""
@@ -74,6 +103,13 @@ class Renderer:
             return {}
         served = await client.discovery.resources()
         return from_discovery(each.resource for each in served)
+
+
+def wish_of(cr: Knative, bundle: Bundle) -> Wish:
+    """All that decides what is rendered, as far as the target has no say in it."""
+    spec = replace(cr.spec, cluster_profile_ref=None)
+    text = msgspec.json.encode(spec, order="deterministic")
+    return cr.resource.kind, cr.metadata.namespace, bundle.digest, bundle.version, text
 
 
 async def live(client: Client, wanted: list[Need]) -> dict[Need, Object]:
@@ -91,7 +127,6 @@ def kept(
     before: Rendering | None, made_from: tuple[object, ...], bundle: Bundle, rendered: Rendered
 ) -> Rendering:
     """The new rendering, with the old list where it says the same: nobody prepares it again."""
-    objects = rendered.objects
-    if before is not None and before.objects == objects:
-        objects = before.objects
-    return Rendering(made_from, bundle.version, bundle.paths, objects, rendered.warnings)
+    if before is not None and before.rendered == rendered:
+        rendered = before.rendered
+    return Rendering(made_from, bundle.version, bundle.paths, rendered)

@@ -60,7 +60,8 @@ class SpokeTargets:
             was_used,
         )
         self.rooted[uid_of(manifest)] = replace(target, was_used=True)
-        return target
+        empty = frozenset([root.key.namespace]) if rooted.is_new else frozenset[str]()
+        return replace(target, just_read=rooted.anchor, empty=empty)
 
     async def find(self, manifest: Object) -> Target:
         """The target of a custom resource that is to be removed, healthy or not."""

@@ -43,6 +43,10 @@ class Target(Struct, frozen=True):
     """How the anchor must be, on a spoke."""
     was_used: bool = False
     """Whether something may have been installed there before."""
+    just_read: Object | None = None
+    """The parent, if it was read or made just now."""
+    empty: frozenset[str] = frozenset()
+    """Namespaces that were made just now, so that nothing can be in them."""
 
 
 class Targets(Protocol):

@@ -275,15 +275,17 @@ class Reader:
         query: str = "",
         body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
+        metadata_only: bool = False,
         deadline: float | None = None,
     ) -> Object:
         """Send a request about one object."""
+        accept = METADATA if metadata_only else JSON
         call = Call(
             verb,
             path,
             query,
             None if body is None else encode(body),
-            headers=JSON if body is None else {**JSON, "Content-Type": content_type},
+            headers=accept if body is None else {**accept, "Content-Type": content_type},
             deadline_seconds=deadline,
             urgent=self.is_urgent,
         )

@@ -17,7 +17,6 @@ from msgspec import Struct
 from yarl import URL
 
 from knfleet.kube.answers import Answer, as_error
-from knfleet.kube.connector import Connector
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
@@ -318,7 +317,7 @@ class Transport:
 def new_session(options: Options, sockets: Sockets) -> aiohttp.ClientSession:
     """A session without limits of its own: slots and deadlines are ours."""
     return aiohttp.ClientSession(
-        connector=Connector(
+        connector=aiohttp.TCPConnector(
             limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=sockets.open
         ),
         cookie_jar=aiohttp.DummyCookieJar(),

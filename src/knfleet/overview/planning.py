@@ -24,7 +24,7 @@ from knfleet.apply.refs import Ref
 from knfleet.apply.refusals import reason_of
 from knfleet.apply.removal import other_set
 from knfleet.knative.claims import holder, same
-from knfleet.knative.kinds import is_deleting, profile_of, uid_of
+from knfleet.knative.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
 from knfleet.knative.messages import denials_text
 from knfleet.knative.rendering import Renderer
 from knfleet.kube.client import Client
@@ -100,7 +100,7 @@ class Planner:
             wanted=seen.rendering.version,
             changes=changes_of(trials, seen.pruning),
             images=new_images(trials, seen.plan.kept),
-            warnings=tuple(seen.rendering.warnings),
+            warnings=(*paused(subject), *seen.rendering.warnings),
             problems=tuple(problems),
             seal=seal_of(subject, seen),
         )
@@ -173,6 +173,13 @@ def spec_changes(subject: Subject) -> tuple[FieldChange, ...]:
         return ()
     live: Object = {"spec": part(subject.live, "spec")}
     return differences(live, {"spec": part(subject.manifest, "spec")})
+
+
+def paused(subject: Subject) -> tuple[str, ...]:
+    """What to say of a custom resource that the operator leaves alone."""
+    if not is_paused(subject.manifest):
+        return ()
+    return (f"the annotation {PAUSED} is true: the operator does none of this until it is removed",)
 
 
 def dated(manifest: Object) -> Object:

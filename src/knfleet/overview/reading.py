@@ -64,9 +64,11 @@ async def read_fleet(client: Client) -> Fleet:
     return fleet_of(await read_objects(client), datetime.now(UTC))
 
 
-async def read_objects(client: Client) -> HubObjects:
-    """What a fleet is read from, as it is now."""
-    answers = await asyncio.gather(*(listed(client, resource) for resource in KINDS))
+async def read_objects(client: Client, *, metadata_only: bool = False) -> HubObjects:
+    """What a fleet is read from, as it is now; for names, metadata will do."""
+    answers = await asyncio.gather(
+        *(listed(client, resource, metadata_only=metadata_only) for resource in KINDS)
+    )
     failures = {
         resource: answer
         for resource, answer in zip(KINDS, answers, strict=True)
@@ -83,10 +85,12 @@ async def read_objects(client: Client) -> HubObjects:
     return HubObjects(*lists, warnings=warnings, left_out=tuple(failures))
 
 
-async def listed(client: Client, resource: Resource) -> list[Object] | KubeError:
+async def listed(
+    client: Client, resource: Resource, *, metadata_only: bool
+) -> list[Object] | KubeError:
     """All objects of a kind, or why there are none."""
     try:
-        return (await client.list(resource)).items
+        return (await client.list(resource, metadata_only=metadata_only)).items
     except KubeError as error:
         return error
 

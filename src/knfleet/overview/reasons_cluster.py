@@ -11,6 +11,7 @@ ACCEPTED = ("ManagedCluster: HubAcceptedManagedCluster",)
 CERTIFICATE = ("ManagedCluster: ClusterCertificateRotated",)
 CLOCK = ("ManagedCluster: ManagedClusterConditionClockSynced",)
 REQUEST = ("CertificateSigningRequest: Approved",)
+MEMBER = ("ManagedCluster: status.managedNamespaces: NamespaceAvailable",)
 REQUESTS = step(
     "The certificate requests of the cluster:",
     "kubectl get csr -l open-cluster-management.io/cluster-name=CLUSTER",
@@ -66,10 +67,32 @@ CLUSTER: dict[str, Explanation] = {
         ),
         "Bring the cluster, its agent or its way to the hub back: the condition turns True within"
         " one lease duration. An agent whose certificate has ended joins again with the command"
-        " that `knfleet get token` prints. When the cluster is gone for good: annotate the"
-        " ManagedCluster with knfleet.dev/force-detach=10m, then `kubectl delete managedcluster"
-        " CLUSTER`.",
+        " that `knfleet get token` prints. When the cluster is gone for good: `knfleet detach"
+        " CLUSTER --force`.",
         AVAILABLE,
+    ),
+    "Available": Explanation(
+        "The agent has reported that its cluster is available, again or for the first time.",
+        (),
+        written_on=("ManagedCluster: Event",),
+    ),
+    "Unavailable": Explanation(
+        "The agent has reported that its cluster's API server is not well: the Event beside the"
+        " reason ManagedClusterKubeAPIServerUnavailable.",
+        (DOCTOR,),
+        "See `knfleet explain ManagedClusterKubeAPIServerUnavailable`.",
+        ("ManagedCluster: Event",),
+    ),
+    "NamespaceApplied": Explanation(
+        "The namespace that a set wants on the cluster is there.", (), written_on=MEMBER
+    ),
+    "NamespaceApplyFailed": Explanation(
+        "The agent could not make or label a namespace that a set wants on the cluster; the message"
+        " has the API server's words.",
+        (AGENT_LOG,),
+        "Put right what the message names, or take the namespace out of spec.managedNamespaces of"
+        " the set. The agent tries again by itself.",
+        MEMBER,
     ),
     "AvailableUnknown": Explanation(
         "The hub has stopped hearing of the cluster's agent: the Event beside the reason"

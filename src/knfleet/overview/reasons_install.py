@@ -47,7 +47,10 @@ INSTALL: dict[str, Explanation] = {
             STATUS,
             CONDITIONS,
             step("Which releases there are:", "knfleet bundle list"),
-            step("Whether the custom resource renders without a cluster:", "knfleet render -h"),
+            step(
+                "Whether it renders without the target, from releases on this machine:",
+                "kubectl get KIND -n NAMESPACE NAME -o yaml | knfleet render -f -",
+            ),
         ),
         "One minor version at a time: set spec.version to the next minor release, wait until it is"
         " ready, go on. A release that is missing: choose one of those that there are, or `knfleet"

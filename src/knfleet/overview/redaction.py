@@ -33,18 +33,23 @@ PLAIN_VARIABLES = frozenset(
 """Environment variables whose values are known to be harmless; all others are taken out."""
 
 CLEAR_ENDINGS = (
-    r"passw(?:or)?d|passphrase|htpasswd|token|api-?key|access-?key|secret-?key|private-?key"
-    r"|encryption-?key|key-?data|certificate-?data|authority-?data|ca-?bundle|authorization"
-    r"|cookie|dockerconfigjson|dockercfg|\.key|\.crt|\.pem|\.p12|\.pfx|\.jks"
+    r"passw(?:or)?d|passphrase|pass|pwd|htpasswd|token|auth|authorization|cookie"
+    r"|(?:api|access|secret|private|encryption|client|tls|ssh|signing|master|session|shared"
+    r"|account|storage)-?key|key-?data|certificate-?data|authority-?data|ca-?bundle"
+    r"|dockerconfigjson|dockercfg|dsn|connection-?string|\.key|\.crt|\.pem|\.p12|\.pfx|\.jks"
 )
 """Names of secrets wherever they are written."""
-ENDINGS = rf"{CLEAR_ENDINGS}|secret|credentials?|kubeconfig"
+ENDINGS = rf"{CLEAR_ENDINGS}|secret|credential|kubeconfig"
 """Those and words that stand before a colon in sentences, too."""
-SENSITIVE = re.compile(rf"(?:{ENDINGS})$")
+SENSITIVE = re.compile(rf"(?:{ENDINGS})s?$")
 """Names, in lower case with dashes for underscores, whose values are secret."""
+CLEARLY_SENSITIVE = re.compile(rf"(?:{CLEAR_ENDINGS})s?$")
+"""Names below which nothing is harmless; below `secret` there are often references."""
 FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
-NAMED = r"[\w.-]*(?:" + ENDINGS.replace("-?", "[-_]?") + r")"
-CLEARLY_NAMED = r"[\w.-]*(?:" + CLEAR_ENDINGS.replace("-?", "[-_]?") + r")"
+SECRET_WORD = r"[\w.-]{0,128}(?:" + ENDINGS.replace("-?", "[-_]?") + r")s?"
+CLEAR_WORD = r"[\w.-]{0,128}(?:" + CLEAR_ENDINGS.replace("-?", "[-_]?") + r")s?"
+# Only from the beginning of a word, so that a long one is not looked through again and again.
+NAMED, CLEARLY_NAMED = rf"(?<![\w.-]){SECRET_WORD}", rf"(?<![\w.-]){CLEAR_WORD}"
 QUOTE = r"\\*[\"']"
 
 PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -79,9 +84,9 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{GONE}",
     ),
     (re.compile(rf"(?i)({NAMED}=)(?!{GONE})[^\s\"'\\&,;]+"), rf"\1{GONE}"),
-    (re.compile(rf"(?i)(--?{NAMED}[ \t]+)(?!{GONE})[^\s\"'-]\S*"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)(?<![\w.-])(--?{SECRET_WORD}[ \t]+)(?!{GONE})[^\s\"'-]\S*"), rf"\1{GONE}"),
     # A flag and its value as elements of a list that is text.
-    (re.compile(rf"(?i)({QUOTE}--?{NAMED}{QUOTE}\s*,\s*{QUOTE})[^\"']*"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)({QUOTE}--?{SECRET_WORD}{QUOTE}\s*,\s*{QUOTE})[^\"']*"), rf"\1{GONE}"),
     # Signed addresses.
     (
         re.compile(r"(?i)([?&](?:sig|signature|key|code|auth|x-amz-[a-z-]+)=)[^&\s\"']+"),
@@ -142,7 +147,9 @@ def fields_without_secrets(fields: Object, name: str) -> Object:
     """The fields of an object, without those that hold copies of others or bare bytes."""
     return {
         # A name may be a secret itself, where a map has free keys.
-        clean(each): GONE if is_secret_pair(fields, each, name) else without_secrets(value, each)
+        clean(each): GONE
+        if is_secret_pair(fields, each, name)
+        else without_secrets(value, name if is_sensitive(name, CLEARLY_SENSITIVE) else each)
         for each, value in fields.items()
         if each not in LEFT_OUT
     }
@@ -167,10 +174,10 @@ def list_without_secrets(values: Sequence[Any], name: str) -> list[Any]:
     return found
 
 
-def is_sensitive(name: str) -> bool:
+def is_sensitive(name: str, names: re.Pattern[str] = SENSITIVE) -> bool:
     """Whether what is called so is secret."""
     spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower().replace("_", "-")
-    return SENSITIVE.search(spelled) is not None
+    return names.search(spelled) is not None
 
 
 def clean(text: str) -> str:

@@ -59,7 +59,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The oldest Kubernetes that Knative should accept, if it is not to decide for itself."""
 
 
-class Rendered(Struct, frozen=True):
+class Rendered(Struct, frozen=True, weakref=True):
     """The objects that must exist, each once, in the release's order."""
 
     objects: list[Object]

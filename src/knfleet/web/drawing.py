@@ -67,9 +67,9 @@ def install_line(row: InstallRow) -> str:
 
 
 @lru_cache(ROWS_REMEMBERED)
-def cluster_tile(row: ClusterRow) -> str:
-    """The tile of a cluster."""
-    return block("tile", row)
+def cluster_tile(row: ClusterRow, broken: str = "") -> str:
+    """The tile of a cluster, and which of its installations are broken."""
+    return block("tile", row, broken)
 
 
 def install_id(row: InstallRow) -> str:

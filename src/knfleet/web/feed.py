@@ -29,6 +29,8 @@ IDLE_SHARE = 12
 """After a round, nothing is done for so many times as long as it took."""
 FIRST_SECONDS = 5.0
 """How long the first page waits for the first list."""
+TROUBLE_SECONDS = 2.0
+"""How often it is looked whether a watch is in trouble."""
 REMEMBERED = 32
 
 
@@ -44,6 +46,8 @@ class Feed:
         self.alarm: Timer | None = None
         self.changed = asyncio.Event()
         self.fleets: dict[Sight, Fleet] = {}
+        self.told: list[str] = []
+        """The troubles that the fleets tell of."""
         self.computed = 0
         """How often a fleet was put together."""
 
@@ -89,6 +93,9 @@ class Feed:
 
     def fleet(self, sight: Sight = EVERYTHING) -> Fleet:
         """The fleet as somebody sees it, put together once for each revision."""
+        if (troubles := self.troubles()) != self.told:
+            self.told = troubles
+            self.fleets.clear()
         found = self.fleets.get(sight)
         if found is None:
             if len(self.fleets) >= REMEMBERED:
@@ -98,7 +105,7 @@ class Feed:
                 profiles=self.seen(PROFILES, sight),
                 servings=self.seen(SERVINGS, sight),
                 eventings=self.seen(EVENTINGS, sight),
-                warnings=(*self.troubles(), *sight.notes()),
+                warnings=(*self.told, *sight.notes()),
             )
             found = self.fleets[sight] = fleet_of(objects, datetime.now(UTC))
             self.computed += 1
@@ -136,6 +143,13 @@ class Feed:
             for kind, informers in self.informers.items()
             for trouble in sorted({trouble_of(kind, each) for each in informers} - {""})
         ]
+
+    async def run(self) -> None:
+        """Let pages look when something begins or ceases to be wrong, of which nobody tells."""
+        while True:
+            await asyncio.sleep(TROUBLE_SECONDS)
+            if self.troubles() != self.told:
+                self.burst()
 
     async def ready(self) -> None:
         """Wait a moment for what is not known yet."""

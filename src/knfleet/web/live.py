@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 
+from knfleet.runtime.logs import log
 from knfleet.web.feed import Feed
 from knfleet.web.pages import Page, difference, event, whole
 from knfleet.web.views import Build
@@ -121,7 +122,14 @@ class Live:
             revision = await self.feed.after(revision)
             with self.feed.spending():
                 for channel in list(self.channels.values()):
-                    channel.refresh()
+                    self.refresh(channel)
+
+    def refresh(self, channel: Channel) -> None:
+        """Bring a channel up to date; one that cannot be is the worse for it, nobody else is."""
+        try:
+            channel.refresh()
+        except Exception:  # noqa: BLE001  a hub must not end because a page cannot be drawn
+            log.error("a page cannot be drawn", page=channel.page.title, exc_info=True)
 
     def end(self) -> None:
         """End all streams."""

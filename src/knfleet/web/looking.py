@@ -146,14 +146,14 @@ class Looking:
         chain = chain_of(with_kind(manifest, self.resource), self.cluster(manifest))
         note = ""
         if chain.failing is not None and chain.failing.name in ("objects", "readiness"):
-            note = await self.not_allowed()
-            if not note:
-                chain, note = await self.opened(chain, manifest)
+            chain, note = await self.opened(chain, manifest)
         self.chain, self.opened_for, self.target_note = chain, state, note
 
     async def opened(self, chain: Chain, manifest: Object) -> tuple[Chain, str]:
         """The chain with its failing link opened, or why it could not be."""
         try:
+            if problem := await self.not_allowed():
+                return chain, problem
             async with asyncio.timeout(LOOK_SECONDS), self.sources.target(manifest) as client:
                 return await opened(chain, client), ""
         except TimeoutError:

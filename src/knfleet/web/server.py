@@ -58,6 +58,7 @@ class Dashboard:
         try:
             await self.listen(runner)
             async with asyncio.TaskGroup() as group:
+                group.create_task(self.sources.feed.run())
                 group.create_task(self.site.live.run())
                 group.create_task(self.sessions.run())
                 if not self.settings.login:

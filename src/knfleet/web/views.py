@@ -45,7 +45,9 @@ class About(Struct, frozen=True):
 def overview(fleet: Fleet, place: Place) -> Page:
     """The fleet on one page."""
     installs = [each for each in fleet.installs if is_found(each, place.words)]
+    broken = broken_on(fleet)
     clusters = [each for each in fleet.clusters if is_cluster_found(each, place.words)]
+    clusters.sort(key=lambda each: each.name not in broken and each.stand != "bad")
     pages = max(1, -(-len(installs) // ROWS))
     number = min(place.number, pages)
     shown = installs[(number - 1) * ROWS : number * ROWS]
@@ -55,7 +57,7 @@ def overview(fleet: Fleet, place: Place) -> Page:
         "notes": block("notes", fleet.warnings),
         "found": block("found", place, len(clusters), len(installs), len(clusters) - len(tiles)),
         "pages": block("pages", place.search, number, pages),
-        **{tile_id(each): cluster_tile(each) for each in tiles},
+        **{tile_id(each): cluster_tile(each, broken.get(each.name, "")) for each in tiles},
         **{install_id(each): install_line(each) for each in shown},
     }
     lists = {
@@ -63,6 +65,15 @@ def overview(fleet: Fleet, place: Place) -> Page:
         "installs": tuple(install_id(each) for each in shown),
     }
     return Page("Fleet", "overview.html", blocks, lists, {"search": place.search})
+
+
+def broken_on(fleet: Fleet) -> dict[str, str]:
+    """Which components are broken, in words, by cluster."""
+    found: dict[str, list[str]] = {}
+    for each in fleet.installs:
+        if each.stand == "bad" and each.cluster:
+            found.setdefault(each.cluster, []).append(drawing.component(each.kind))
+    return {name: ", ".join(sorted(set(kinds))) for name, kinds in found.items()}
 
 
 def numbers(fleet: Fleet) -> Numbers:

@@ -87,6 +87,24 @@ async def test_the_first_pass_of_a_new_process_reads_from_its_watches(
     assert bench.requests.total == before + 1
 
 
+async def test_pruning_asks_for_nothing_that_watches_know(bench: Bench, guard: Guard) -> None:
+    """When nothing must go, only the parent is read and written; what must go, goes."""
+    objects = [deployment("web"), config_map("c", a="1"), config_map("old")]
+    await guard.install(objects)
+    await guard.engine.prune(objects)
+    before = bench.requests.verbs.copy()
+    guard.engine.pruner.forget()
+
+    assert not (await guard.engine.prune(objects)).wrote
+    assert bench.requests.verbs - before == {"get": 1}
+
+    rest = objects[:-1]
+    assert (await guard.engine.apply(rest)).settled
+    changes = await guard.engine.prune(rest)
+
+    assert [ref.name for ref in changes.deleted] == ["old"]
+
+
 async def test_progress_is_told_until_everything_is_ready(
     bench: Bench, guard: Guard, stranger: Client
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -64,11 +65,15 @@ async def as_bootstrap(admin: Connection) -> Connection:
 
 
 @asynccontextmanager
-async def running(admin: Connection, *users: str) -> AsyncGenerator[Fleet, None]:
-    """A hub that runs; requests of the users need no person."""
+async def running(
+    admin: Connection, *users: str, ahead: timedelta = timedelta(0)
+) -> AsyncGenerator[Fleet, None]:
+    """A hub that runs, perhaps with another clock; requests of the users need no person."""
     manager = Manager()
     async with Client(await as_account(admin, CLUSTER_MANAGER)) as client:
-        options = FleetOptions(auto_approved_users=frozenset(users))
+        options = FleetOptions(
+            auto_approved_users=frozenset(users), now=lambda: datetime.now(UTC) + ahead
+        )
         fleet = join(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())
         try:

@@ -4,8 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from knfleet.api.addon import ADDONS
 from knfleet.api.cluster import (
+    API_FINALIZER,
     AVAILABLE,
+    CLEANUP_FINALIZER,
     CLEANUP_PRIORITY,
     CLOCK_SYNCED,
     CLUSTERS,
@@ -173,30 +176,33 @@ def work(name: str, priority: str) -> Object:
 async def test_works_leave_in_the_order_of_their_priority(
     fleet: Client, fleet_connection: Connection, bootstrap: Connection
 ):
-    """Each group only when the one before is gone; the rights go last."""
+    """Add-ons before them, each group only when the one before is gone; the rights go last."""
     agent = Agent(bootstrap, "leaves")
     order: list[str] = []
     async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
         await agent.report(own)
         for name, priority in (("last", "100"), ("first", "odd"), ("middle", "10")):
             await fleet.create(WORKS, work(name, priority), "leaves")
+        meta = {"name": "add-on", "finalizers": ["example.com/test"]}
+        add_on = {"apiVersion": ADDONS.api_version, "kind": ADDONS.kind, "metadata": meta}
+        await fleet.create(ADDONS, add_on, "leaves")
         await fleet.delete(CLUSTERS, Key("", "leaves"))
 
         async def clean_up() -> bool:
-            """What an agent does."""
+            """What agents do."""
             if await is_gone(fleet, CLUSTERS, "leaves"):
                 return True
-            found = await fleet.list(WORKS, "leaves")
-            leaving = [each for each in found.items if each["metadata"].get("deletionTimestamp")]
-            for each in leaving:
-                key = Key.of(each)
-                order.append(key.name)
-                await own.patch(WORKS, key, {"metadata": {"finalizers": None}})
+            for resource, client in ((ADDONS, fleet), (WORKS, own)):
+                for each in (await fleet.list(resource, "leaves")).items:
+                    if each["metadata"].get("deletionTimestamp"):
+                        key = Key.of(each)
+                        order.append(key.name)
+                        await client.patch(resource, key, {"metadata": {"finalizers": None}})
             return False
 
         await until(clean_up, "the cluster is gone", seconds=30)
 
-    assert order == ["first", "middle", "last"]
+    assert order == ["add-on", "first", "middle", "last"]
     role = "open-cluster-management:managedcluster:leaves"
     assert await is_gone(fleet, CLUSTER_ROLES, role)
     assert await is_gone(fleet, LEASES, LEASE_NAME, "leaves")
@@ -227,7 +233,10 @@ async def test_a_cluster_that_is_gone_for_good_is_let_go_when_the_administrator_
         await until(is_told, "the orphan is named", seconds=10)
 
 
-async def test_the_hub_says_how_it_stands(fleet: Client, fleet_connection: Connection):
+async def test_the_hub_says_how_it_stands_and_heeds_its_features(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """With ResourceCleanup off, clusters leave without their works being removed for them."""
     manager = {
         "apiVersion": CLUSTER_MANAGERS.api_version,
         "kind": CLUSTER_MANAGERS.kind,
@@ -250,3 +259,20 @@ async def test_the_hub_says_how_it_stands(fleet: Client, fleet_connection: Conne
         await fleet.patch(CLUSTER_MANAGERS, Key("", "cluster-manager"), drivers)
         await until(lambda: is_degraded("False"), "well", seconds=10)
         assert (await says())["Applied"] == "True"
+
+        async def has_finalizers(*wanted: str) -> bool:
+            found = await fleet.get(CLUSTERS, "gated")
+            return found["metadata"].get("finalizers") == list(wanted)
+
+        async def switch(mode: str) -> None:
+            gates = [{"feature": "ResourceCleanup", "mode": mode}]
+            patch = {"spec": {"registrationConfiguration": {"featureGates": gates}}}
+            await fleet.patch(CLUSTER_MANAGERS, Key("", "cluster-manager"), patch)
+
+        await Agent(bootstrap, "gated").introduce()
+        both = (API_FINALIZER, CLEANUP_FINALIZER)
+        await until(lambda: has_finalizers(*both), "cleaned up", seconds=10)
+        await switch("Disable")
+        await until(lambda: has_finalizers(API_FINALIZER), "not cleaned up", seconds=10)
+        await switch("Enable")
+        await until(lambda: has_finalizers(*both), "cleaned up again", seconds=10)

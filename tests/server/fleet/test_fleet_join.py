@@ -13,10 +13,12 @@ from knfleet.api.cluster import (
     GROUP_PREFIX,
     LEASE_NAME,
     MANAGED_CLUSTERS,
+    REGISTER_GROUP,
     SET_LABEL,
     agent_user,
 )
-from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS
+from knfleet.api.cluster import GROUP as CLUSTER_GROUP
+from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key
 from knfleet.api.work import WORKS
 from knfleet.fleet.grants import ACCESS_SECRET
@@ -27,6 +29,7 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from tests.server.fleet import hubs
 from tests.server.fleet.agents import Agent, accept, csr, is_said, request_pem
+from tests.server.fleet.reviews import Right, rights
 from tests.waiting import until
 
 BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
@@ -100,6 +103,7 @@ FORBIDDEN: dict[str, Attempt] = {
     "list all clusters": lambda own: own.list(CLUSTERS),
 }
 REFUSED: dict[str, dict[str, object]] = {
+    "acceptance": {"spec": {"hubAcceptsClient": False}},
     "lease duration": {"spec": {"leaseDurationSeconds": 3600}},
     "taints": {"spec": {"taints": []}},
     "set": {"metadata": {"labels": {SET_LABEL: "other"}}},
@@ -119,6 +123,14 @@ async def test_an_agent_can_do_nothing_to_another_and_little_to_itself(
     async with Client(connection) as own:
         allowed = [what for what, attempt in FORBIDDEN.items() if not await refusal(attempt(own))]
         assert allowed == []
+        # Nothing that is bound in the other's namespace, nor anything that is namespaced at all.
+        there, anywhere = await rights(own, "theirs"), await rights(own, "default")
+        assert there == anywhere
+        groups = {CLUSTER_GROUP, REGISTER_GROUP, "certificates.k8s.io"}
+        beyond = there - await rights_of_anybody(fleet_connection)
+        assert {group for _, group, _, _ in beyond} == groups
+        named = {name for _, group, _, name in beyond if group == CLUSTER_GROUP}
+        assert named == {"mine"}
         me = Key("", "mine")
         said = {
             what: await refusal(own.patch(CLUSTERS, me, patch)) for what, patch in REFUSED.items()
@@ -136,6 +148,17 @@ async def test_an_agent_can_do_nothing_to_another_and_little_to_itself(
 
         changed = {"spec": {"managedClusterClientConfigs": [{"url": "https://there"}]}}
         await own.patch(CLUSTERS, Key("", "mine"), changed)
+
+
+async def rights_of_anybody(admin: Connection) -> set[Right]:
+    """What everybody may do who is somebody."""
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    async with Client(admin) as client:
+        answer = await client.create(
+            SERVICE_ACCOUNTS, asked, "default", name="default", subresource="token"
+        )
+    async with Client(hubs.with_token(admin, answer["status"]["token"])) as anybody:
+        return await rights(anybody)
 
 
 async def test_nobody_accepts_itself(

@@ -8,7 +8,15 @@ import pytest
 from knfleet.agent.handover import Token, content, over
 from knfleet.agent.klusterlet import CONNECTED, WAITING
 from knfleet.agent.klusterlet import patch_of as klusterlet_patch
-from knfleet.agent.status import Facts, is_clock_off, patch_of, quantity, told_claims, total
+from knfleet.agent.status import (
+    Facts,
+    Telling,
+    is_clock_off,
+    patch_of,
+    quantity,
+    told_claims,
+    total,
+)
 from knfleet.api.cluster import ManagedCluster
 from knfleet.api.hub import Klusterlet
 from knfleet.api.meta import Object
@@ -115,10 +123,12 @@ def test_a_quantity_that_means_nothing_is_none():
     assert quantity("") is None
 
 
-def test_reserved_claims_come_first_and_others_are_limited():
-    def claim(name: str, value: str = "v", **labels: str) -> Object:
-        return {"metadata": {"name": name, "labels": labels}, "spec": {"value": value}}
+def claim(name: str, value: str = "v", **labels: str) -> Object:
+    """A ClusterClaim or a ClusterProperty."""
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"value": value}}
 
+
+def test_reserved_claims_come_first_and_others_are_limited():
     claims = [
         claim("z"),
         claim("b"),
@@ -129,7 +139,27 @@ def test_reserved_claims_come_first_and_others_are_limited():
         claim("empty", ""),
     ]
 
-    assert [each["name"] for each in told_claims(claims, 2)] == ["id.k8s.io", "a", "b"]
+    def told(**telling: Any) -> list[str]:
+        return [
+            each["name"] for each in told_claims(Facts(claims=tuple(claims)), Telling(**telling))
+        ]
+
+    assert told(custom=2) == ["id.k8s.io", "a", "b"]
+    assert told(custom=1, suffixes=("z",)) == ["id.k8s.io", "z", "a"]
+
+
+def test_a_property_counts_for_more_than_a_claim_unless_it_stays_on_the_cluster():
+    hidden = {"open-cluster-management.io/spoke-only": ""}
+    facts = Facts(
+        claims=(claim("a", "claimed"), claim("b", "claimed")),
+        properties=(claim("a", "property"), claim("b", "property", **hidden), claim("c")),
+    )
+
+    assert told_claims(facts, Telling()) == [
+        {"name": "a", "value": "property"},
+        {"name": "b", "value": "claimed"},
+        {"name": "c", "value": "v"},
+    ]
 
 
 def test_a_token_is_handed_over_with_the_way_to_the_cluster_and_never_printed():
@@ -154,6 +184,7 @@ def test_a_klusterlet_tells_how_the_way_to_the_hub_is():
 
     assert said(waiting)["HubConnectionDegraded"][0] == "True"
     assert said(waiting)["Applied"][0] == "True"
+    assert said(waiting)["WorkDesiredDegraded"] == ("Unknown", "WorkNotServed")
     assert waiting["status"]["observedGeneration"] == 3
     told = decode({**manifest, "status": waiting["status"]}, Klusterlet)
     assert klusterlet_patch(told, WAITING, NOW) == {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from knfleet.api.cluster import ManagedCluster
 from knfleet.api.meta import Key, Object
@@ -75,6 +76,30 @@ def test_init_prints_what_it_would_apply_without_a_cluster(kubeconfig: str):
     assert container["resources"] == {"limits": {"cpu": "1"}}
 
 
+def test_what_init_and_join_apply_can_be_printed_for_kubectl(kubeconfig: str):
+    flags = ["--dry-run", "--kubeconfig", kubeconfig]
+    applied = load_all(CliRunner().invoke(knfleet, ["init", *flags]).stdout)
+    hub = load_all(CliRunner().invoke(knfleet, ["manifests", "--for", "hub"]).stdout)
+    asked = ["manifests", "--for", "spoke", "--cluster-name", "c1", "--image", PLAN.image]
+    spoke = load_all(CliRunner().invoke(knfleet, asked).stdout)
+
+    of_the_address = ("cluster-info", "knfleet:cluster-info")
+    assert hub == [each for each in applied if each["metadata"]["name"] not in of_the_address]
+    assert spoke == [each for each in home_objects(PLAN) if each["kind"] != "Secret"]
+
+
+def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
+    plan = replace(PLAN, feature_gates=(("ClusterProperty", True), ("ClusterClaim", False)))
+    *_, klusterlet, deployment = home_objects(plan)
+
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--feature-gates=ClusterProperty=true,ClusterClaim=false" in container["args"]
+    assert klusterlet["spec"]["registrationConfiguration"]["featureGates"] == [
+        {"feature": "ClusterProperty", "mode": "Enable"},
+        {"feature": "ClusterClaim", "mode": "Disable"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -82,6 +107,9 @@ def test_init_prints_what_it_would_apply_without_a_cluster(kubeconfig: str):
         (["init", "--registration-drivers", "carrier-pigeon"], "no such driver"),
         (["init", "--grpc-server", "x"], "gRPC is not supported yet"),
         (["init", "--hub-cluster-arn", "x"], "AWS IAM roles is not supported yet"),
+        (["init", "--enable-sync-labels"], "labels are not copied"),
+        (["init", "--bundle-version-overrides", "x"], "there is one image"),
+        (["agent", "--spoke-cluster-name", "c1", "--feature-gates", "X"], "write it as X=true"),
         (["init", "--auto-approved-csr-identities", "me"], "ManagedClusterAutoApproval=true"),
         (["init", "--feature-gates", "X"], "write it as X=true"),
         (["init", "--resource-limits", "cpu=1"], "need --resource-qos-class ResourceRequirement"),
@@ -140,7 +168,7 @@ def test_the_agent_may_do_what_it_does_and_no_more():
         if writes & set(each["verbs"])
         for resource in each["resources"]
     }
-    assert written == {"klusterlets/status"}
+    assert written == {"klusterlets/status", "namespaces"}
 
 
 def test_a_hosted_agent_leaves_no_pod_on_the_managed_cluster():

@@ -6,7 +6,9 @@ from click.testing import CliRunner
 
 from knfleet.apply.refs import Ref
 from knfleet.cli.main import knfleet
+from knfleet.cli.plan import show
 from knfleet.cli.plantext import field_text, names, plans_text, wide
+from knfleet.kube.yaml import load
 from knfleet.overview.differences import FieldChange
 from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem
 
@@ -96,6 +98,14 @@ def test_wide_has_a_row_for_each_field_with_whole_values() -> None:
     assert len(lines) == 1 + 1 + 2 + 3 + 1
     assert "x" * 100 in lines[1]
     assert "no way in" in lines[-1]
+
+
+def test_programs_read_the_same_from_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything that a plan says is in both."""
+    show(Plans((PLAN, LOST)), "json")
+    as_json = msgspec.json.decode(capsys.readouterr().out)
+    show(Plans((PLAN, LOST)), "yaml")
+    assert load(capsys.readouterr().out) == as_json
 
 
 def test_names_are_those_of_kubectl() -> None:

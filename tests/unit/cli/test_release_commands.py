@@ -114,7 +114,7 @@ def test_a_version_that_cannot_be_rendered_is_told(root: Path, version: str):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["manifests", "--for", "hub"], ["render"], ["bundle", "list", "-o", "x"]]
+    "arguments", [["manifests", "--for", "all"], ["render"], ["bundle", "list", "-o", "x"]]
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str]):
     assert run(*arguments).exit_code == 2

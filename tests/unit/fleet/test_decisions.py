@@ -22,6 +22,7 @@ from knfleet.api.standard import StandardCondition, put
 from knfleet.fleet.clusters import member_namespaces, wanted_finalizers
 from knfleet.fleet.deletion import is_given_up, next_group, priority
 from knfleet.fleet.grants import SHARED_ROLES, cluster_rules, role_bindings
+from knfleet.fleet.installation import status_patch
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.policies import policies
 from knfleet.fleet.profiles import access_of, status
@@ -255,3 +256,21 @@ def test_identities_are_listed_only_with_the_feature_on():
 
     assert manager("Enable").auto_approved == {"a", "b"}
     assert manager("Disable").auto_approved == frozenset()
+
+
+def test_a_hub_lists_what_belongs_to_it_and_says_nothing_twice():
+    manager = decode({"metadata": {"generation": 2, "resourceVersion": "7"}}, ClusterManager)
+    deployment: Object = {
+        "metadata": {"name": "cluster-manager", "namespace": "here", "generation": 3}
+    }
+    patch = status_patch(manager, [], deployment)
+
+    written = patch["status"]
+    assert [each["lastGeneration"] for each in written["generations"]] == [3]
+    listed = {(each["resource"], each["name"]) for each in written["relatedResources"]}
+    assert ("deployments", "cluster-manager") in listed
+    assert ("validatingadmissionpolicies", "knfleet-acceptance") in listed
+    assert len(listed) == len(hub_objects()) + 1
+    told = decode({"metadata": {"generation": 2}, "status": written}, ClusterManager)
+    assert status_patch(told, [], deployment) == {}
+    assert status_patch(told, [], None)["status"]["generations"] == []

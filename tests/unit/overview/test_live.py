@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from knfleet.api.cluster import CLUSTERS
@@ -12,8 +13,10 @@ from knfleet.cli.status import View
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Refused
+from knfleet.kube.yaml import load_all
 from knfleet.overview.live import following
-from knfleet.overview.reading import read_fleet
+from knfleet.overview.reading import read_fleet, read_objects
+from knfleet.overview.targets import providers_for
 from tests.fakes.clients import client_for
 from tests.fakes.fleet import Fleet
 from tests.unit.overview.samples import condition, install, managed, profile
@@ -87,3 +90,47 @@ async def test_status_watch_prints_a_line_for_each_change(
         await asyncio.gather(following_it, return_exceptions=True)
 
     assert len(lines) == 2
+
+
+async def test_status_asks_a_target_again_only_when_the_hub_says_something_new(
+    hub: Client, full: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --watch a large fleet stirs all the time; a sick spoke is not asked each time."""
+    spoke = full.add_spoke("one")
+    waiting = [condition(type_, "False", "NotReady", "wait") for type_ in (READY, "Other")]
+    waiting.append(condition("TargetClusterResolved", "True"))
+    full.hub.put(SERVINGS, install("s", *waiting, on="one"))
+    view = View(hub, "s", "text", providers_for(full.file))
+
+    await view.show(await read_objects(hub))
+    asked = len(spoke.requests)
+    full.hub.put(CLUSTERS, managed("edge-1"))
+    await view.show(await read_objects(hub))
+
+    assert asked > 0
+    assert len(spoke.requests) == asked
+    waiting[0]["message"] = "wait a little more"
+    full.hub.put(SERVINGS, install("s", *waiting, on="one"))
+    await view.show(await read_objects(hub))
+    assert len(spoke.requests) > asked
+    assert capsys.readouterr().out.count("KnativeServing knative/s on fleet/one") == 3
+
+
+@pytest.mark.parametrize("name", ["", "s", "edge-1"])
+async def test_programs_get_the_same_by_json_and_yaml(
+    hub: Client, full: Fleet, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """The whole fleet, one chain, one cluster: one document each, nothing else on that stream."""
+    full.hub.put(CLUSTERS, managed("edge-1"))
+    full.hub.put(SERVINGS, install("s", condition(READY, "True")))
+
+    await View(hub, name, "json", None).once()
+    by_json = msgspec.json.decode(capsys.readouterr().out)
+    await View(hub, name, "yaml", None).once()
+    (by_yaml,) = load_all(capsys.readouterr().out)
+    await View(hub, name, "name", None).once()
+    names = capsys.readouterr().out.split()
+
+    assert {**by_json, "when": ""} == {**by_yaml, "when": ""}
+    every = ["ManagedCluster/edge-1", "KnativeServing/knative/s"]
+    assert names == {"": every, "edge-1": every[:1], "s": every[1:]}[name]

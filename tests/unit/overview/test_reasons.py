@@ -95,7 +95,8 @@ def test_a_text_says_what_to_do(reason: str) -> None:
 def commands(text: Explanation) -> Iterator[str]:
     """The commands of ours that a text names."""
     quoted = re.findall(r"`(knfleet [^`]+)`", f"{text.meaning} {text.fix}")
-    yield from [*quoted, *(each.command for each in text.find)]
+    typed = [each.command for each in text.find if each.command]
+    yield from (part.strip() for line in [*quoted, *typed] for part in line.split("|"))
 
 
 def check(line: str) -> None:
@@ -112,7 +113,7 @@ def check(line: str) -> None:
         assert found is not None, f"there is no command {line}"
         command = found
     known = {option for each in command.params for option in each.opts}
-    given = {word.partition("=")[0] for word in rest if word.startswith("-")} - {"-h"}
+    given = {word.partition("=")[0] for word in rest if word.startswith("-")} - {"-"}
     assert given <= known, f"{line}: {given - known} is unknown"
 
 

@@ -143,7 +143,10 @@ def test_providers_and_plugins_become_a_file_and_volumes(tmp_path: Path) -> None
     [
         (["--multicluster"], "--multicluster needs --provider-file"),
         (["--provider-file", __file__], "give both"),
-        (["--for", "hub"], "add --crds"),
+        (["--for", "all"], "add --crds"),
+        (["--for", "spoke"], "--for spoke and --cluster-name NAME go together"),
+        (["--cluster-name", "c1"], "--for spoke and --cluster-name NAME go together"),
+        (["--for", "spoke", "--cluster-name", "C1"], "a-z, 0-9 and -"),
     ],
 )
 def test_options_that_do_not_fit_are_wrong_usage(arguments: list[str], words: str) -> None:

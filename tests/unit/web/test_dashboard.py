@@ -107,7 +107,8 @@ async def test_a_change_reaches_an_open_page(running: Running, fake_hub: FakeHub
     async with running.visitor() as visitor:
         page = await text(visitor, "/")
         async with visitor.get(stream_of(page, "/")) as answer:
-            changed = dashboards.installation(SERVINGS, "cluster-001", "knative-serving")
+            name = "cluster-001"
+            changed = dashboards.installation(SERVINGS, name, "knative-serving", at=name)
             changed["status"] = dashboards.lost("connection refused")
             fake_hub.put(SERVINGS, changed)
             ((kind, patch),) = await events(answer, 1)
@@ -117,6 +118,8 @@ async def test_a_change_reaches_an_open_page(running: Running, fake_hub: FakeHub
     assert "connection refused" in patch["blocks"][row]
     assert "1</b> broken" in patch["blocks"]["counts"]
     assert patch["lists"]["installs"][0] == row
+    assert "Serving broken" in patch["blocks"]["t:cluster-001"]
+    assert patch["lists"]["tiles"][0] == "t:cluster-001"
     assert not any("cluster-000" in each for each in patch["blocks"])
 
 

@@ -117,3 +117,16 @@ async def test_everybody_sees_what_they_may_and_is_told_what_is_missing() -> Non
     assert "knativeservings.operator.knative.dev in all namespaces; shown are those in mine" in told
     assert "managedclusters.cluster.open-cluster-management.io, so none are shown" in told
     assert "knativeeventings" not in told
+
+
+async def test_a_list_that_came_without_objects_is_not_waited_for() -> None:
+    """Nothing changes with it, but what was told of it is over."""
+    feed = Feed(clock=Timers())
+    async with client_for("http://127.0.0.1:1") as client:
+        informer = Informer(client, SERVINGS)
+        feed.follow(informer)
+        assert "has not come yet" in feed.fleet().warnings[0]
+
+        informer.synced.set()
+
+        assert feed.fleet().warnings == ()

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.web.live import KEPT, Channel
+from knfleet.web.feed import Feed
+from knfleet.web.live import KEPT, Channel, Live
 from knfleet.web.pages import Page, Patch, difference, event, whole
 
 ids = st.sampled_from(["a", "b", "c", "d"])
@@ -80,3 +81,26 @@ def test_what_is_gone_is_told() -> None:
     channel.refresh()
 
     assert b"event: gone" in channel.since(0)
+
+
+async def test_a_page_that_cannot_be_drawn_harms_no_other() -> None:
+    """It stays as it was, and the next change is told to the others."""
+    state = {"number": 0}
+
+    def build() -> Page:
+        return Page("T", "x", {"a": str(state["number"])})
+
+    def fail() -> Page:
+        if state["number"]:
+            raise ValueError("an odd object")
+        return build()
+
+    live = Live(Feed())
+    with live.channel("bad", fail) as bad, live.channel("good", build) as good:
+        assert bad is not None
+        assert good is not None
+        state["number"] = 1
+        for channel in live.channels.values():
+            live.refresh(channel)
+
+    assert (bad.version, good.version) == (0, 1)

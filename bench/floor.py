@@ -1,0 +1,154 @@
+"""The floor: the same objects, sent at once by a bare client, until the Deployments are Available.
+
+Nothing is looked at before, kept in order, judged or remembered; only Namespaces come first, since
+without them nearly everything would be refused. What is refused because its kind is not served yet
+is sent again at once. No program that installs these objects by server-side apply can be faster.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+from bench.scenarios import SPEC, Figures
+from bench.usage import usage, used
+from msgspec import Struct
+from tests.ground import Lent, Pool
+
+from knfleet.api.core import DEPLOYMENTS, JOBS
+from knfleet.api.knative import SERVINGS, KnativeServing
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.schema import decode
+from knfleet.apply.desired import defined_kinds, kind_of
+from knfleet.apply.readiness import State, health
+from knfleet.kube.client import Client, Options
+from knfleet.kube.errors import NotFound
+from knfleet.release.cache import ParsedCache
+from knfleet.release.releases import Releases
+from knfleet.render.pipeline import Facts, render
+
+SPACE = "knative-serving"
+AGAIN_SECONDS = 0.02
+LAST_SECONDS = 300.0
+
+
+class Load(Struct, frozen=True):
+    """The objects of an installation, and how each is addressed."""
+
+    objects: tuple[Object, ...]
+    kinds: dict[tuple[str, str], Resource]
+
+    def of(self, kind: str) -> frozenset[Key]:
+        """The keys of all objects of a kind."""
+        return frozenset(Key.of(each) for each in self.objects if each["kind"] == kind)
+
+    def resource(self, manifest: Object) -> Resource:
+        """How an object is addressed."""
+        return self.kinds[kind_of(manifest)]
+
+
+class Reached(Struct, frozen=True):
+    """How long it took, in seconds."""
+
+    applied: float
+    available: float
+    """Until all Deployments are Available."""
+    complete: float
+    """Until all Jobs are complete, too, which knfleet waits for and the Knative Operator not."""
+
+
+async def load(releases: Path, folder: Path, spec: Object, client: Client) -> Load:
+    """What an operator installs for a KnativeServing."""
+    manifest: Object = {
+        "apiVersion": SERVINGS.api_version,
+        "kind": SERVINGS.kind,
+        "metadata": {"name": "floor", "namespace": SPACE},
+        "spec": spec,
+    }
+    serving = decode(manifest, KnativeServing)
+    bundle = await Releases(releases, cache=ParsedCache(folder)).load(serving)
+    objects = render(bundle.objects(), serving, Facts(version=bundle.version)).objects
+    kinds = defined_kinds(objects)
+    for each in sorted({kind_of(manifest) for manifest in objects} - kinds.keys()):
+        kinds[each] = await client.discovery.resource(*each)
+    return Load(tuple(objects), kinds)
+
+
+async def install(spokes: Sequence[Lent], what: Load) -> Reached:
+    """Install on all spokes at once; the times of the last one."""
+    began = time.monotonic()
+    async with asyncio.timeout(LAST_SECONDS), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(install_one(spoke, what, began)) for spoke in spokes]
+    every = [task.result() for task in tasks]
+    return Reached(
+        max(each.applied for each in every),
+        max(each.available for each in every),
+        max(each.complete for each in every),
+    )
+
+
+async def install_one(spoke: Lent, what: Load, began: float) -> Reached:
+    """Install on one spoke."""
+    async with Client(spoke.connection, Options(manager="floor")) as client:
+        first = [each for each in what.objects if each["kind"] == "Namespace"]
+        rest = [each for each in what.objects if each["kind"] != "Namespace"]
+        await asyncio.gather(*(send(client, what.resource(each), each) for each in first))
+        await asyncio.gather(*(send(client, what.resource(each), each) for each in rest))
+        applied = time.monotonic() - began
+        available, complete = await asyncio.gather(
+            reach(client, DEPLOYMENTS, what.of(DEPLOYMENTS.kind), began),
+            reach(client, JOBS, what.of(JOBS.kind), began),
+        )
+        return Reached(applied, available, max(available, complete))
+
+
+async def send(client: Client, resource: Resource, manifest: Object) -> None:
+    """Apply an object, again and again while its kind is not served."""
+    while True:
+        with suppress(NotFound):
+            await client.apply(resource, manifest)
+            return
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def reach(client: Client, resource: Resource, wanted: frozenset[Key], began: float) -> float:
+    """Seconds until all objects of a kind work."""
+    ready: set[Key] = set()
+    events = client.watch(resource, SPACE)
+    async with aclosing(events):
+        async for event in events:
+            if event.type == "BOOKMARK":
+                continue
+            key = Key.of(event.object)
+            is_ready = event.type != "DELETED" and health(event.object).state == State.READY
+            (ready.add if is_ready else ready.discard)(key)
+            if wanted <= ready:
+                return time.monotonic() - began
+    raise AssertionError(f"the watch of {resource} ended")
+
+
+async def turn(pool: Pool, releases: Path, folder: Path, *, spokes: int) -> Figures:
+    """What a bare client needs for one spoke, for an upgrade of it, and for all others at once."""
+    _, lone, *many = (await pool.lend(spokes + 2))[: spokes + 2]
+    folder.mkdir()
+    async with Client(lone.connection) as client:
+        new = await load(releases, folder, SPEC, client)
+        old = await load(releases, folder, {**SPEC, "version": "1.22.0"}, client)
+    figures = await measured(lone, [lone], new, "1 spoke")
+    await pool.clean(lone.name)
+    await install([lone], old)
+    figures["upgrade 1.22 to 1.23, s"] = (await install([lone], new)).available
+    return figures | await measured(lone, many, new, f"{len(many)} spokes")
+
+
+async def measured(lent: Lent, spokes: Sequence[Lent], what: Load, name: str) -> Figures:
+    """How long some spokes take, and how much CPU."""
+    before = usage(lent)
+    reached = await install(spokes, what)
+    parts = used(before, usage(lent))
+    return {
+        f"{name} to Ready, s": reached.available,
+        f"{name} until Jobs are complete, too, s": reached.complete,
+        f"{name} to Ready: CPU of everything, s": sum(parts.values()),
+    }

@@ -1,0 +1,186 @@
+"""What is measured of an operator on a hub with spokes; one turn takes some minutes."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from bench.contestants import Contestant, Running
+from bench.readiness import gone, ready
+from bench.requests import READS, WRITES, by_verb, requests
+from bench.scenarios import MB, SPEC, Figures, Stage, drift
+from bench.spokes import Field, ask_for, field, frozen, install
+from bench.usage import OPERATOR, usage, used
+from tests.fleet.operators import HOME, Hub
+from tests.ground import Lent, Pool
+from tests.waiting import until
+
+from knfleet.api.knative import SERVINGS
+from knfleet.api.meta import Key, Object
+from knfleet.kube.client import Client
+
+OLD: Object = {**SPEC, "version": "1.22.0"}
+FEW, HUNG = 6, 2
+IDLE_SECONDS = 60.0
+QUIET_SECONDS = 1.0
+Asked = Counter[tuple[str, str]]
+
+
+class Clients:
+    """A client of each cluster, to read what it was asked."""
+
+    def __init__(self, clusters: Sequence[Lent]) -> None:
+        self.clusters = clusters
+        self.closing = AsyncExitStack()
+        self.clients: list[Client] = []
+
+    async def __aenter__(self) -> "Clients":
+        for each in self.clusters:
+            client = await self.closing.enter_async_context(Client(each.connection))
+            self.clients.append(client)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.closing.aclose()
+
+    async def asked(self) -> Asked:
+        """What all clusters were asked so far, by their own count."""
+        total: Asked = Counter()
+        for found in await asyncio.gather(*map(requests, self.clients)):
+            total += found
+        return total
+
+    async def is_quiet(self) -> bool:
+        """Whether nobody asks anything for a moment."""
+        before = await self.asked()
+        await asyncio.sleep(QUIET_SECONDS)
+        return await self.asked() == before
+
+
+async def turn(pool: Pool, contestant: Contestant, folder: Path, *, spokes: int) -> Figures:
+    """The figures of one operator, on clean clusters: one spoke, then all the others at once."""
+    figures: Figures = {}
+    async with field(pool, folder, spokes=spokes + 1) as ground:
+        lone, many = ground.spokes[0], ground.spokes[1:]
+        async with contestant.started(ground.hub, folder, ground.flags) as operator:
+            figures |= await measured_install(ground.hub, [lone], operator, "1 spoke")
+            figures |= await life(ground.hub, lone, operator)
+            figures |= await upgrade(ground.hub, lone)
+            await remove(ground.hub, lone)
+            figures |= await measured_install(ground.hub, many, operator, f"{len(many)} spokes")
+            figures |= await idle(ground, many, operator)
+        figures |= await restart(ground, many, contestant)
+    return figures
+
+
+async def measured_install(
+    hub: Hub, spokes: Sequence[Lent], operator: Running, name: str
+) -> Figures:
+    """From nothing to Ready on the last of some spokes, and what that takes."""
+    before = usage(hub.lent, operator.pid)
+    seconds = await install(hub, spokes)
+    parts = used(before, usage(hub.lent, operator.pid))
+    return {
+        f"{name} to Ready, s": seconds,
+        f"{name} to Ready: CPU of the operator, s": parts.get(OPERATOR, 0.0),
+        f"{name} to Ready: CPU of everything, s": sum(parts.values()),
+        f"RSS with {name}, MB": operator.memory_bytes / MB,
+    }
+
+
+async def life(hub: Hub, spoke: Lent, operator: Running) -> Figures:
+    """A pass for nothing, repairs, and the end of one installation."""
+    async with Clients([hub.lent, spoke]) as clients:
+        figures = await forced_pass(hub, spoke, clients, operator)
+        figures |= await drift(Stage(Hub(spoke, clients.clients[1]), operator), clients.is_quiet)
+    began = time.monotonic()
+    await remove(hub, spoke)
+    return figures | {"uninstall, s": time.monotonic() - began}
+
+
+async def forced_pass(hub: Hub, spoke: Lent, clients: Clients, operator: Running) -> Figures:
+    """What a pass costs when nothing is to be done."""
+    await until(clients.is_quiet, "nobody asks anything")
+    passes, before = await operator.passes(), await clients.asked()
+    patch: Object = {"metadata": {"annotations": {"example.com/again": str(time.time())}}}
+    began = time.monotonic()
+    await hub.client.patch(SERVINGS, Key(HOME[SERVINGS], spoke.name), patch)
+
+    async def is_made() -> bool:
+        return await operator.passes() > passes
+
+    await until(is_made, "a pass is made")
+    seconds = time.monotonic() - began
+    asked = await clients.asked() - before
+    asked["PATCH", SERVINGS.plural] -= 1  # the one above
+    return {
+        "forced pass: reads": by_verb(asked, READS),
+        "forced pass: writes": by_verb(asked, WRITES),
+        "forced pass, s": seconds,
+    }
+
+
+async def remove(hub: Hub, spoke: Lent) -> None:
+    """Uninstall from a spoke."""
+    await hub.delete(SERVINGS, spoke.name)
+    await gone(hub, SERVINGS, [spoke.name])
+
+
+async def upgrade(hub: Hub, spoke: Lent) -> Figures:
+    """From one minor version to the next."""
+    await install(hub, [spoke], OLD)
+    began = time.monotonic()
+    await hub.change(SERVINGS, spoke.name, version=SPEC["version"])
+    await ready(hub, SERVINGS, SPEC["version"], [spoke.name])
+    return {"upgrade 1.22 to 1.23, s": time.monotonic() - began}
+
+
+async def idle(ground: Field, spokes: Sequence[Lent], operator: Running) -> Figures:
+    """What is asked of all clusters in a minute in which nothing happens."""
+    async with Clients([ground.hub.lent, *spokes]) as clients:
+        await until(clients.is_quiet, "nobody asks anything")
+        before, asked = usage(ground.hub.lent, operator.pid), await clients.asked()
+        await asyncio.sleep(IDLE_SECONDS)
+        counted = await clients.asked() - asked
+        parts = used(before, usage(ground.hub.lent, operator.pid))
+    return {
+        "idle minute: reads": by_verb(counted, READS),
+        "idle minute: writes": by_verb(counted, WRITES),
+        "idle minute: CPU of the operator, s": parts.get(OPERATOR, 0.0),
+        "RSS after an idle minute, MB": operator.memory_bytes / MB,
+    }
+
+
+async def restart(ground: Field, spokes: Sequence[Lent], contestant: Contestant) -> Figures:
+    """From the start of a process until a change that waited for it is Ready everywhere."""
+    hub = ground.hub
+    for spoke in spokes:
+        await hub.change(SERVINGS, spoke.name, config={"gc": {"retain-since-create-time": "49h"}})
+    folder = ground.folder / "again"
+    folder.mkdir()
+    began = time.monotonic()
+    async with contestant.started(hub, folder, ground.flags):
+        await ready(hub, SERVINGS, SPEC["version"], [spoke.name for spoke in spokes])
+        return {"restart until a change is Ready everywhere, s": time.monotonic() - began}
+
+
+async def hung(pool: Pool, contestant: Contestant, folder: Path, *, first: bool) -> Figures:
+    """Six spokes alone, and the same six while two more hang; one or the other first.
+
+    The two do not answer in either case; the difference is whether something is to be installed
+    on them.
+    """
+    figures: Figures = {}
+    folder.mkdir()
+    cases = [("6 spokes to Ready, s", 0), ("6 spokes beside 2 that hang to Ready, s", HUNG)]
+    for name, count in cases if first else reversed(cases):
+        async with field(pool, folder / f"beside-{count}", spokes=FEW + HUNG) as ground:
+            few, others = ground.spokes[:FEW], ground.spokes[FEW:]
+            with frozen(others):
+                async with contestant.started(ground.hub, ground.folder, ground.flags):
+                    for spoke in others[:count]:
+                        await ask_for(ground.hub, spoke)
+                    figures[name] = await install(ground.hub, few)
+    return figures

@@ -1,0 +1,121 @@
+"""The namespaces that the cluster's sets want on it: made here, and told to the hub.
+
+One that no set wants any more is kept, for somebody may use it; its label says so.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from knfleet.agent.seat import Seat
+from knfleet.agent.status import is_accepted
+from knfleet.api.cluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
+from knfleet.api.core import NAMESPACES
+from knfleet.api.meta import Key, Object, Request
+from knfleet.api.standard import StandardCondition, put
+from knfleet.kube.client import Client
+from knfleet.kube.errors import ApiError, Conflict, Forbidden
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+MANAGER = "knfleet-agent-namespaces"
+LABEL_PREFIX = "clusterset.open-cluster-management.io/"
+LOOK_SECONDS = 300.0
+RETRY_SECONDS = 30.0
+LONGEST_NAME = 63
+
+
+def hub_label(server: str) -> str:
+    """The label of namespaces that sets of a hub want; the hub's address tells hubs apart."""
+    digest = hashlib.sha256(server.encode()).hexdigest()
+    return f"{LABEL_PREFIX}{digest[:LONGEST_NAME]}"
+
+
+def namespace(name: str, label: str, *, is_wanted: bool) -> Object:
+    """A namespace that is wanted by a set, or was."""
+    labels = {label: "true" if is_wanted else "false"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def condition(problem: str) -> StandardCondition:
+    """How a namespace stands."""
+    return StandardCondition(
+        type=NAMESPACE_AVAILABLE,
+        status="False" if problem else "True",
+        reason="NamespaceApplyFailed" if problem else "NamespaceApplied",
+        message=problem or "Namespace applied successfully",
+    )
+
+
+def patch_of(cluster: ManagedCluster, problems: Mapping[str, str], now: datetime) -> Object:
+    """The merge patch that tells how the namespaces stand; empty when that is said already."""
+    old = cluster.status.managed_namespaces
+    new = [
+        replace(each, conditions=put(each.conditions, condition(problems[each.name]), now))
+        if each.name in problems
+        else each
+        for each in old
+    ]
+    if new == old:
+        return {}
+    return {
+        "metadata": {"resourceVersion": cluster.metadata.resource_version},
+        "status": {"managedNamespaces": msgspec.to_builtins(new)},
+    }
+
+
+class MemberNamespaces:
+    """Makes the namespaces, and tells how they stand."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.label = hub_label(seat.place.endpoint.server)
+
+    async def reconcile(self, _request: Request) -> Again:
+        """Have the namespaces there that are wanted, and let go of the others."""
+        cluster = self.seat.cluster()
+        if cluster is None or not is_accepted(cluster):
+            return Again.never()
+        wanted = {each.name for each in cluster.status.managed_namespaces}
+        problems = {name: await self.make(name) for name in sorted(wanted)}
+        await self.let_go(wanted)
+        patch = patch_of(cluster, problems, datetime.now(UTC))
+        if patch:
+            key = Key("", cluster.name)
+            try:
+                await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+            except Conflict:
+                return Again.after(0.1)
+        return Again.after(RETRY_SECONDS if any(problems.values()) else LOOK_SECONDS)
+
+    async def make(self, name: str) -> str:
+        """Have one namespace there; why it is not, if so."""
+        try:
+            await applied(self.seat.spoke, namespace(name, self.label, is_wanted=True))
+        except ApiError as error:
+            log.warning("namespace of a set not made", namespace=name, error=str(error))
+            return error.message
+        return ""
+
+    async def let_go(self, wanted: Iterable[str]) -> None:
+        """Say of namespaces that no set wants any more that none does."""
+        try:
+            found = await self.seat.spoke.list(
+                NAMESPACES, labels=f"{self.label}=true", metadata_only=True
+            )
+        except Forbidden as error:
+            log.debug("namespaces cannot be listed", error=str(error))
+            return
+        for each in found.items:
+            name = each["metadata"]["name"]
+            if name not in wanted:
+                log.info("no set wants this namespace any more", namespace=name)
+                await applied(self.seat.spoke, namespace(name, self.label, is_wanted=False))
+
+
+async def applied(spoke: Client, manifest: Object) -> None:
+    """Write a namespace's label; what else it has stays."""
+    await spoke.apply(NAMESPACES, manifest, manager=MANAGER)

@@ -1,0 +1,183 @@
+"""Carries out a plan: makes room for it on the parent, then writes wave after wave.
+
+    Namespaces → CRDs           → established ┐
+               → rules → material            ─┴→ work → webhooks answer → gated
+
+CRDs take an API server longer than everything else, and nothing but work needs them, so rules and
+material are written meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from knfleet.apply.changes import Action, Change, Failure, Outcome, Pending, Why
+from knfleet.apply.desired import DesiredSet, crd_of
+from knfleet.apply.gating import Gates, crd_refs, new_definitions, waiting_for
+from knfleet.apply.parents import Parents
+from knfleet.apply.plan import Plan, Step, Verdict
+from knfleet.apply.refs import CRD
+from knfleet.apply.refusals import reason_of
+from knfleet.apply.waves import Wave
+from knfleet.apply.writing import Writer
+from knfleet.kube.errors import ApiError
+
+
+class Written:
+    """What became of objects so far, and which are tried again at the end."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.late: list[Step] = []
+        """Objects that a webhook held up."""
+
+
+class Executor:
+    """Writes the objects of one set in their order."""
+
+    def __init__(self, parents: Parents, writer: Writer, gates: Gates) -> None:
+        self.parents = parents
+        self.applyset = parents.applyset
+        self.writer = writer
+        self.gates = gates
+        self.deadlines = writer.deadlines
+        self.work_written: Callable[[], object] = lambda: None
+        """Called when nothing is left to be written but what must wait for webhooks."""
+
+    async def execute(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
+        """Write everything that a plan says, after making room for it on the parent."""
+        parent = self.parents.parent
+        if parent is not None and parent.is_foreign:
+            message = f"another tool keeps its set there: {parent.tooling}"
+            return [Failure(self.applyset.ref, Why.OTHER_SET, message)]
+        refs = [step.desired.ref for step in plan.steps]
+        outcomes: list[Outcome] = []
+        try:
+            await self.parents.change(lambda inventory: inventory.widened(refs))
+        except ApiError as error:
+            # The parent is a ConfigMap as well, so a stale webhook may hold it up, too.
+            if reason_of(error) != Why.WEBHOOK:
+                raise
+            outcomes += await self.renew_stale(desired)
+            await self.parents.change(lambda inventory: inventory.widened(refs))
+        renewed = {each.ref for each in outcomes}
+        written = await self.write_waves(plan, desired)
+        return [*outcomes, *(each for each in written if each.ref not in renewed)]
+
+    async def write_waves(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
+        """Write wave after wave; what a webhook holds up is tried again at the end."""
+        foundation = plan.waves.get(Wave.FOUNDATION, ())
+        definitions = [each for each in foundation if each.desired.ref.group_kind == CRD]
+        places = [each for each in foundation if each.desired.ref.group_kind != CRD]
+        written = Written()
+        await self.write_wave(places, desired, written)
+        await asyncio.gather(
+            self.write_wave(definitions, desired, written),
+            self.write_material(plan, desired, written),
+        )
+        if not is_away(written.outcomes):
+            made = new_definitions(definitions, written.outcomes)
+            written.outcomes += await self.gates.established(made)
+        await self.write_wave(plan.waves.get(Wave.WORK, ()), desired, written)
+        self.work_written()
+        return await self.write_last(plan, desired, written)
+
+    async def write_material(self, plan: Plan, desired: DesiredSet, written: Written) -> None:
+        """Write what pods need to start, in two waves."""
+        for wave in (Wave.RULES, Wave.MATERIAL):
+            await self.write_wave(plan.waves.get(wave, ()), desired, written)
+
+    async def write_wave(
+        self, steps: Sequence[Step], desired: DesiredSet, written: Written
+    ) -> None:
+        """Write some objects; those that a webhook holds up are left for later."""
+        done = await self.gates.blamed(await self.write(steps, written.outcomes), desired)
+        blocked = {each.ref for each in done if is_held_up(each)}
+        written.late += [step for step in steps if step.desired.ref in blocked]
+        written.outcomes += [each for each in done if each.ref not in blocked]
+
+    async def write_last(self, plan: Plan, desired: DesiredSet, written: Written) -> list[Outcome]:
+        """Write what webhooks look at, and what they held up."""
+        outcomes, late = written.outcomes, written.late
+        if late and not is_away(outcomes):
+            late = await self.past_stale(late, desired, outcomes)
+        gated = [*plan.waves.get(Wave.GATED, ()), *late]
+        if is_away(outcomes):
+            return [*outcomes, *await self.write(gated, outcomes)]
+        return [*outcomes, *await self.write_gated(gated, plan, outcomes)] if gated else outcomes
+
+    async def write(self, steps: Sequence[Step], before: Sequence[Outcome]) -> list[Outcome]:
+        """Write objects at the same time, unless the cluster is away or their CRD is not there."""
+        if is_away(before):
+            return [Pending(each.desired.ref, "the cluster stopped answering") for each in steps]
+        broken = crd_refs(each for each in before if isinstance(each, Failure))
+        ready = [each for each in steps if crd_of(each.desired) not in broken]
+        waiting: list[Outcome] = [
+            Pending(each.desired.ref, f"it waits for {crd_of(each.desired)}")
+            for each in steps
+            if crd_of(each.desired) in broken
+        ]
+        is_new = [each.desired.ref.group_kind.is_custom for each in ready]
+        written = await asyncio.gather(
+            *(
+                self.writer.write(each, is_new_kind=new)
+                for each, new in zip(ready, is_new, strict=True)
+            )
+        )
+        return [*written, *waiting]
+
+    async def past_stale(
+        self, late: list[Step], desired: DesiredSet, outcomes: list[Outcome]
+    ) -> list[Step]:
+        """Make webhook configurations anew that nobody answers for; what is still held up then."""
+        renewed = await self.renew_stale(desired)
+        if not renewed:
+            return late
+        refs = {each.ref for each in renewed}
+        outcomes[:] = [each for each in outcomes if each.ref not in refs] + renewed
+        done = await self.write(late, ())
+        blocked = {each.ref for each in done if is_held_up(each)}
+        outcomes += [each for each in done if each.ref not in blocked]
+        return [step for step in late if step.desired.ref in blocked]
+
+    async def renew_stale(self, desired: DesiredSet) -> list[Outcome]:
+        """Make webhook configurations of the set anew that nobody answers for."""
+        cleared = await self.gates.clear_stale(desired.objects.values())
+        anew = await self.write([Step(each, Verdict.CREATE) for each in cleared], ())
+        return [
+            Change(each.ref, Action.RECREATED) if isinstance(each, Change) else each
+            for each in anew
+        ]
+
+    async def write_gated(
+        self, steps: Sequence[Step], plan: Plan, before: Sequence[Outcome]
+    ) -> list[Outcome]:
+        """Write objects when the webhooks answer; those that must still wait when time is up."""
+        ends = asyncio.get_running_loop().time() + self.deadlines.webhook_seconds
+        services = sorted(plan.webhooks.services)
+        silent = await self.gates.silent(services, self.deadlines.webhook_seconds)
+        if silent:
+            return [Pending(each.desired.ref, waiting_for(silent)) for each in steps]
+        outcomes: list[Outcome] = []
+        rest = list(steps)
+        delay = 0.1
+        while True:
+            done = await self.write(rest, before)
+            blocked = {each.ref for each in done if is_held_up(each)}
+            outcomes += [each for each in done if each.ref not in blocked]
+            if not blocked:
+                return outcomes
+            if asyncio.get_running_loop().time() + delay > ends:
+                return [*outcomes, *(each for each in done if each.ref in blocked)]
+            rest = [step for step in rest if step.desired.ref in blocked]
+            await asyncio.sleep(delay)
+            delay = min(2.0, delay * 2)
+
+
+def is_away(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the cluster stopped answering on the way."""
+    return any(isinstance(each, Failure) and each.why == Why.UNANSWERED for each in outcomes)
+
+
+def is_held_up(outcome: Outcome) -> bool:
+    """Whether an object failed only because a webhook did not answer."""
+    return isinstance(outcome, Failure) and outcome.why == Why.WEBHOOK

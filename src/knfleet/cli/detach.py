@@ -1,0 +1,45 @@
+"""`knfleet detach`: take clusters out of a hub."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knfleet.cli.completing import names_of_clusters
+from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.output import explained
+from knfleet.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from knfleet.kube.client import Client
+
+
+@click.command()
+@cluster_options
+@click.option("--force", is_flag=True, help="It is gone for good: give up what is on it.")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="CLUSTER...", shell_complete=names_of_clusters
+)
+@explained(KubeError)
+def command(
+    names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
+) -> None:
+    """Take clusters out of their hub.
+
+    Deletes their ManagedClusters, and waits until their agents have cleaned up. With --force,
+    for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
+    """
+    from knfleet.fleet.applying import NotInTime
+    from knfleet.fleet.detaching import Attached, detach
+
+    async def work(client: "Client") -> None:
+        for name in names:
+            say(f"Detaching {name} ...")
+            seconds = float(options["timeout"])
+            await detach(client, name, force=options["force"], seconds=seconds)
+            click.echo(f"{name} is detached")
+
+    try:
+        on_cluster(connection_of(kubeconfig, context), work)
+    except (Attached, NotInTime) as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,63 @@
+"""The benchmark's report: made from values, so it can be wrong without any cluster."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from bench.machine import machine
+from bench.report import FLOOR, OURS, THEIRS, Results, line, read_results, write_report
+
+READY, WAITING = "1 spoke to Ready, s", "6 spokes beside 2 that hang to Ready, s"
+
+
+def results(*ours: float | None, theirs: float = 8.0) -> Results:
+    """Rounds of ours beside one of theirs and of the floor."""
+    return {
+        THEIRS: [{READY: theirs}],
+        OURS: [{READY: each} for each in ours],
+        FLOOR: [{READY: 1.5}],
+    }
+
+
+def test_the_median_of_the_rounds_counts() -> None:
+    """A round that went wrong changes nothing; its figure is in the spread."""
+    found = line(results(1.7, 9.0, 1.6), READY, None)
+
+    assert (found.ours, found.spread, found.verdict) == (1.7, "1.60 to 9", "met")
+
+
+def test_a_goal_is_missed_by_theirs_or_by_the_floor() -> None:
+    """Being fast enough for one of them is not enough."""
+    assert line(results(1.9), READY, None).verdict == "met"
+    assert line(results(1.96), READY, None).verdict == "**missed**"
+    assert line(results(1.9, theirs=7.0), READY, None).verdict == "**missed**"
+
+
+def test_a_figure_that_never_came_is_no_figure() -> None:
+    """It is neither fast nor slow."""
+    found = line(results(None), READY, None)
+
+    assert (found.ours, found.verdict) == (None, "")
+
+
+def test_a_ratio_that_became_worse_is_marked() -> None:
+    """Only by more than 15 percent, and by the ratio: a slower machine is slower for both."""
+    before = results(1.0)
+
+    assert "worse" in line(results(1.2), READY, before).verdict
+    assert "worse" not in line(results(1.1), READY, before).verdict
+    assert "worse" not in line(results(1.9, theirs=16.0), READY, before).verdict
+
+
+def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+    """The page names figures and goals, plots are well-formed, and the next run finds the JSON."""
+    found = results(1.7, 1.8)
+    for each in found[OURS]:
+        each |= {"6 spokes to Ready, s": 10.0, WAITING: 12.0}
+
+    page = write_report(tmp_path, found, machine(), None)
+
+    assert "| 1 spoke to Ready, s | 8 | 1.75 | 0.22 | 1.50 | 1.17 |" in page
+    assert "+20.0 %" in page
+    assert read_results(tmp_path) == found
+    drawn = ET.parse(tmp_path / "time.svg").getroot()
+    assert any(READY in (text.text or "") for text in drawn.iter())
