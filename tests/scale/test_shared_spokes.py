@@ -7,7 +7,11 @@ from pathlib import Path
 from tests.fakes.farm import overlapping
 from tests.fleet import small_release
 from tests.ground import Lent
-from tests.scale.stage import Stage, a_stage
+from tests.scale.stage import FLEET, Stage, a_stage
+from tests.waiting import until
+
+from knfleet.api.core import LEASES
+from knfleet.runtime.sharing import MEMBER, view_of
 
 SPOKES = int(os.environ.get("KNFLEET_SPOKES", "20"))
 LIMIT_SECONDS = 90 + 2.0 * SPOKES
@@ -24,6 +28,13 @@ async def shares(stage: Stage) -> dict[str, set[str]]:
     return found
 
 
+async def is_shared_by(stage: Stage, count: int) -> bool:
+    """Whether so many members have published the same view."""
+    leases = await stage.hub.client.list(LEASES, FLEET, labels=f"{MEMBER}=operator")
+    views = {view_of(each) for each in leases.items}
+    return len(leases.items) == count and [len(view) for view in views] == [count]
+
+
 async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, tmp_path: Path):
     """Each works on its part; a part that nobody has any more is shared out among the others."""
     (tmp_path / "releases").mkdir()
@@ -31,6 +42,7 @@ async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, 
     async with a_stage(lent, tmp_path, releases, spokes=SPOKES) as stage:
         for number in range(3):
             await stage.start(*FLAGS, number=number)
+        await until(lambda: is_shared_by(stage, 3), "all know of all", seconds=LIMIT_SECONDS)
         await stage.install(LIMIT_SECONDS)
         await stage.steady(LIMIT_SECONDS)
         before = await shares(stage)
