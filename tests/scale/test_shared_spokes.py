@@ -29,10 +29,13 @@ async def shares(stage: Stage) -> dict[str, set[str]]:
 
 
 async def is_shared_by(stage: Stage, count: int) -> bool:
-    """Whether so many members have published the same view."""
+    """Whether so many members have published the view that they are all there is."""
     leases = await stage.hub.client.list(LEASES, FLEET, labels=f"{MEMBER}=operator")
-    views = {view_of(each) for each in leases.items}
-    return len(leases.items) == count and [len(view) for view in views] == [count]
+    views = {each["metadata"]["name"]: view_of(each) for each in leases.items}
+    return any(
+        len(view) == count and all(views.get(name) == view for name in view)
+        for view in views.values()
+    )
 
 
 async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, tmp_path: Path):
@@ -51,7 +54,9 @@ async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, 
         await victim.kill()
         stage.operators = others
         taken = await stage.change("after", SERVED_SECONDS)
+        await until(lambda: is_shared_by(stage, 2), "two are left", seconds=LIMIT_SECONDS)
         await stage.start(*FLAGS, number=3)
+        await until(lambda: is_shared_by(stage, 3), "another joined", seconds=LIMIT_SECONDS)
         await stage.steady(LIMIT_SECONDS)
         await stage.change("joined", LIMIT_SECONDS)
 
