@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.clusters import Ground
 from knfleet.dev.folder import Folder
 from tests.docs.pages import ROOT
 from tests.documents import Reader, surroundings
@@ -18,16 +17,21 @@ from tests.helm import helm_binary
 __all__ = ["helm_binary"]
 
 UP_SECONDS = 300
+CLUSTERS = "data/knfleet/dev/default"
+"""Where `knfleet dev up` puts clusters, seen from the desk."""
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory, helm_binary: Path) -> Iterator[Path]:
-    """A folder with our charts and our programs' data in it; no cluster outlives it."""
+    """A folder with our charts and our programs' data; no cluster of it outlives the tests."""
     folder = tmp_path_factory.mktemp("desk")
     (folder / "charts").symlink_to(ROOT / "charts")
-    yield folder
-    for state in list((folder / "data").rglob("state.json")):
-        Ground(Folder(state.parent)).down()
+    janitor = [sys.executable, "-m", "knfleet.dev.janitor", str(folder / CLUSTERS)]
+    with subprocess.Popen(janitor, stdin=subprocess.PIPE) as process:
+        yield folder
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +54,7 @@ def clusters(desk: Path, variables: dict[str, str]) -> dict[str, str]:
             timeout=UP_SECONDS,
             check=True,
         )
-    (state,) = (desk / "data").rglob("state.json")
-    return variables | {"KUBECONFIG": str(Folder(state.parent).kubeconfig)}
+    return variables | {"KUBECONFIG": str(Folder(desk / CLUSTERS).kubeconfig)}
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ async def test_the_pages_about_a_fleet_at_work_can_be_followed(reader: Reader):
 
     for name, blocks in (
         ("upgrade.md", 7),
-        ("security.md", 5),
+        ("security.md", 6),
         ("troubleshoot.md", 11),
         ("migrate-ocm.md", 3),
     ):

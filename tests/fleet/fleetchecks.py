@@ -19,7 +19,7 @@ from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
 from knfleet.apply.parts import items
 from knfleet.dev.reset import Thing, contents
 from knfleet.kube.client import Client
-from tests.fleet.commands import done, refused
+from tests.fleet.commands import done, refused, type_in
 from tests.waiting import until
 
 OURS = (OPERATOR_NAMESPACE, HUB_NAMESPACE, AGENT_NAMESPACE)
@@ -113,7 +113,7 @@ async def check_lost(kubeconfig: Path, client: Client) -> None:
     assert "1 manifestworks (left) left in namespace gone" in said
     assert "`knfleet detach gone --force`" in said
     assert "gone is detached" in await done(kubeconfig, "detach", "gone", "--force")
-    assert "no ManagedCluster of that name" in await refused(kubeconfig, "detach", "gone")
+    assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
 
 
 def is_left(thing: Thing) -> bool:
@@ -145,3 +145,12 @@ async def check_works(kubeconfig: Path, spoke: Client, leave: Sequence[str]) -> 
 async def is_bare(client: Client, ground: set[Thing]) -> bool:
     """Whether there is nothing that was not there before, but what is kept."""
     return not [each for each in set(await contents(client)) - ground if is_left(each)]
+
+
+async def check_doctor(kubeconfig: Path, spoke: Path) -> None:
+    """A cluster that is well is found so from both sides, and one that is not there is missed."""
+    well = await done(kubeconfig, "doctor", "cluster1", "--spoke-kubeconfig", str(spoke))
+    assert [line for line in well.splitlines() if not line.startswith("ok")] == []
+    assert "not accepted" not in well
+    sick = await type_in(kubeconfig, "doctor", "nobody")
+    assert (sick.code, "there is none called nobody" in sick.out) == (1, True)

@@ -2,6 +2,7 @@
 
 import base64
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,14 @@ REVIEWS = Resource(
 
 async def test_a_cluster_joins_is_heard_of_and_hands_over_access(scene: Scene):
     (port,) = ports.reserve(1, ports.DEFAULT_RANGE, scene.agent.folder / "ports")
+    began = time.monotonic()
     await scene.agent.start("--listen", f"127.0.0.1:{port}")
     request = await scene.accept()
     assert request["metadata"]["name"].startswith("c1-")
     assert request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
 
     await condition(scene.hub, AVAILABLE, "True")
+    print(f"available {time.monotonic() - began:.1f} s after the agent's start")
     await condition(scene.hub, JOINED, "True")
     assert "valid from" in await condition(scene.hub, CERTIFICATE_ROTATED, "True")
 
@@ -67,6 +70,7 @@ async def test_a_cluster_joins_is_heard_of_and_hands_over_access(scene: Scene):
         who = (await visitor.create(REVIEWS, asked))["status"]["userInfo"]["username"]
     assert who == f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCESS_ACCOUNT}"
     assert token not in scene.agent.said()
+    print(f"the agent holds {scene.agent.memory / 2**20:.1f} MB")
     assert scene.agent.memory < 60 * 2**20
 
 

@@ -33,7 +33,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items
 from knfleet.fleet.accepting import accept
 from knfleet.fleet.detaching import Attached, detach
-from knfleet.knative.rights import local_rules
+from knfleet.fleet.joining import access_rules
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.kube.informer import Change, Informer
@@ -132,10 +132,10 @@ NEEDED: dict[str, Attempt] = {
         ),
     ),
     "remove a role": lambda own: own.delete(CLUSTER_ROLES, Key("", "made")),
-}
-"""What installing Knative takes."""
-OUTSIDE: dict[str, Attempt] = {
     "list pods": lambda own: own.list(PODS),
+}
+"""What installing Knative takes, and saying why it fails."""
+OUTSIDE: dict[str, Attempt] = {
     "make a pod": lambda own: own.create(PODS, named(PODS, "p", spec=POD_SPEC), "default"),
     "enter a pod": lambda own: own.raw(
         "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&stdout=true"
@@ -181,7 +181,7 @@ async def check_token(life: Life) -> None:
     )
     nobody = hubs.with_token(life.spoke_lent.connection, answer["status"]["token"])
     async with Client(seen) as own, Client(nobody) as plain:
-        assert await rights(own) - await rights(plain) == single(local_rules())
+        assert await rights(own) - await rights(plain) == single(access_rules())
         assert await rights(own, AGENT_NAMESPACE) == await rights(own)
         assert [what for what, attempt in NEEDED.items() if await refused(attempt(own))] == []
         assert [what for what, attempt in OUTSIDE.items() if not await refused(attempt(own))] == []

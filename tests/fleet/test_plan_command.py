@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, SERVICE_ACCOUNTS
 from knfleet.api.knative import SERVINGS
@@ -14,6 +15,8 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.yaml import dump_all, load
 from knfleet.overview.objects import Standing, diff_of, objects_of
 from knfleet.overview.plans import Act, Plans
+from knfleet.overview.saved import WorldMoved, write
+from knfleet.overview.subjects import by_name, with_version
 from knfleet.overview.targets import providers_for
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
@@ -54,7 +57,7 @@ async def test_a_plan_is_made_saved_carried_out_and_refused_when_the_world_moved
     applied = await type_in(config, "apply", "--plan", str(kept), "--wait", *source)
     assert (applied.code, applied.out.splitlines()) == (
         0,
-        [f"KnativeServing {NAME} written", f"KnativeServing {NAME} is ready"],
+        [f"KnativeServing/{NAME} written", f"KnativeServing/{NAME} is ready"],
     ), applied
 
     settled = await type_in(config, "plan", NAME, *source)
@@ -101,6 +104,11 @@ async def test_what_the_server_refuses_is_told_of_each_object(
     await knative_hub.ready(SERVINGS, "1.23.0")
     await small.kill()
     client = knative_hub.client
+    stale = with_version(await by_name(client, NAME), "1.22")
+    await knative_hub.change(SERVINGS, config={"network": {"a": "b"}})
+    with pytest.raises(WorldMoved, match="was changed just now; make the plan again"):
+        await write(client, stale)
+    await knative_hub.change(SERVINGS, config=None)
     await client.delete(CONFIG_MAPS, Key("knative-serving", "config-features"))
     reader = await a_reader(client, knative_hub.lent.kubeconfig, tmp_path / "reader")
 

@@ -15,10 +15,12 @@ from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.hub import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.client import Client
 from tests.conftest import Lend
 from tests.dashboards import RealHub
 from tests.fakes.sockets import free_port
+from tests.fleet.fleets import Fleet
 from tests.fleet.hubprocesses import HubProcess, kubeconfig
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
@@ -92,6 +94,24 @@ async def test_the_objects_of_an_installation_are_listed_with_their_differences(
     assert "data.version" in page
     assert "- theirs" in diff
     assert "+ 1.23.0" in diff
+
+
+async def test_a_pod_that_is_not_ready_on_a_spoke_is_named(fleet: Fleet):
+    """The failing link of the chain is opened on the spoke: workload, replica set, pod."""
+    await fleet.start()
+    await fleet.deploy(workloads=[{"name": "controller", "annotations": {HOLD: "true"}}])
+    await fleet.hub.says(SERVINGS, "DeploymentsAvailable", "Waiting on deployments: controller;")
+    flags = ("--clusterprofile-provider-file", str(fleet.providers))
+    async with web(fleet.hub.lent, *flags) as url:
+        base, enter, key_part = url.partition("/enter")
+        async with visitor(base) as browser:
+            await text(browser, enter + key_part)
+            page = await text(browser, CR)
+
+    (pod,) = [name for name in await fleet.one.pods() if name.startswith("controller-")]
+    assert "<b>Deployment knative-serving/controller</b>" in page
+    assert f"<b>Pod knative-serving/{pod}</b>" in page
+    assert "ContainersNotReady" in page
 
 
 async def test_a_hub_has_a_dashboard_with_logins(lend: Lend, small_root: Path, tmp_path: Path):

@@ -13,7 +13,8 @@ from knfleet.agent.settings import Settings
 from knfleet.api.meta import ClusterName
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.runtime.health import Bind, Health
+from knfleet.runtime.binding import Bind
+from knfleet.runtime.liveness import Liveness
 from knfleet.runtime.manager import Manager
 
 FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")
@@ -48,7 +49,7 @@ async def build(manager: Manager, *, around: Surroundings, settings: Settings) -
     keeper = Keeper(home, settings.namespace, around.folder)
     agent = Agent(settings, spoke=spoke, keeper=keeper, source=source, klusterlet=klusterlet)
     if around.listen is not None:
-        manager.add(Health(around.listen), "health")
+        manager.add(Liveness(around.listen), "health")
     manager.add(source, "bootstrap")
     manager.add(klusterlet.controller, "klusterlet")
     manager.add(agent, "agent")

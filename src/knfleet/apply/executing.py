@@ -1,7 +1,7 @@
 """Carries out a plan: makes room for it on the parent, then writes wave after wave.
 
-    Namespaces → CRDs           → established ┐
-               → rules → material            ─┴→ work → webhooks answer → gated
+    CRDs → established              ┐
+    Namespaces → rules → material  ─┴→ work → webhooks answer → gated
 
 CRDs take an API server longer than everything else, and nothing but work needs them, so rules and
 material are written meanwhile.
@@ -68,23 +68,26 @@ class Executor:
         foundation = plan.waves.get(Wave.FOUNDATION, ())
         definitions = [each for each in foundation if each.desired.ref.group_kind == CRD]
         places = [each for each in foundation if each.desired.ref.group_kind != CRD]
+        rest = [plan.waves.get(wave, ()) for wave in (Wave.RULES, Wave.MATERIAL)]
         written = Written()
-        await self.write_wave(places, desired, written)
-        await asyncio.gather(
-            self.write_wave(definitions, desired, written),
-            self.write_material(plan, desired, written),
-        )
-        if not is_away(written.outcomes):
-            made = new_definitions(definitions, written.outcomes)
-            written.outcomes += await self.gates.established(made)
+        async with self.gates.watching(definitions) as definitions_seen:
+            await asyncio.gather(
+                self.write_wave(definitions, desired, written),
+                self.write_material([places, *rest], desired, written),
+            )
+            if not is_away(written.outcomes):
+                made = new_definitions(definitions, written.outcomes)
+                written.outcomes += await self.gates.established(made, definitions_seen)
         await self.write_wave(plan.waves.get(Wave.WORK, ()), desired, written)
         self.work_written()
         return await self.write_last(plan, desired, written)
 
-    async def write_material(self, plan: Plan, desired: DesiredSet, written: Written) -> None:
-        """Write what pods need to start, in two waves."""
-        for wave in (Wave.RULES, Wave.MATERIAL):
-            await self.write_wave(plan.waves.get(wave, ()), desired, written)
+    async def write_material(
+        self, waves: Iterable[Sequence[Step]], desired: DesiredSet, written: Written
+    ) -> None:
+        """Write what pods need to start, wave after wave."""
+        for steps in waves:
+            await self.write_wave(steps, desired, written)
 
     async def write_wave(
         self, steps: Sequence[Step], desired: DesiredSet, written: Written

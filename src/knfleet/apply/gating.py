@@ -1,14 +1,14 @@
 """Waiting until what later waves need is there: CRDs that are served, webhooks that answer."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from collections.abc import Collection as Some
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 from knfleet.api.conditions import timestamp
 from knfleet.api.core import CRDS, ENDPOINT_SLICES
-from knfleet.api.meta import Key
+from knfleet.api.meta import Key, Object
 from knfleet.apply.changes import Failure, Outcome, Pending, Why
 from knfleet.apply.desired import Desired, DesiredSet, crd_of
 from knfleet.apply.inventory import ApplySet
@@ -23,6 +23,9 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 A_LOOK_SECONDS = 5.0
+SOON_SECONDS = 5.0
+"""When CRDs take longer than this, they are looked at anew."""
+WATCH_SECONDS = 600.0
 TOUCHED = "knfleet.dev/touched"
 """On a CRD that was not served for long: when we wrote it for that."""
 
@@ -37,13 +40,40 @@ class Gates:
         self.applyset = applyset
         self.sight = sight
         self.deadlines = deadlines
+        self.definitions = Collection(CRDS, labels=applyset.selector, trim=status_alone)
         self.unserved: frozenset[Ref] = frozenset()
         """CRDs that were there and not served when last looked at."""
 
-    async def established(self, definitions: Iterable[Ref]) -> list[Failure]:
+    @asynccontextmanager
+    async def watching(self, steps: Iterable[Step]) -> AsyncGenerator["Definitions | None"]:
+        """Watch the CRDs of the set while some are written that are new.
+
+        A watch that begins after they were written would first have to catch up with the cluster.
+        """
+        if not any(step.observed is None for step in steps):
+            yield None
+            return
+        seen = Definitions()
+        watch = asyncio.create_task(
+            follow(self.client, self.definitions, seen.note, seconds=WATCH_SECONDS)
+        )
+        watch.add_done_callback(seen.end)
+        try:
+            yield seen
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+    async def established(
+        self, definitions: Iterable[Ref], seen: "Definitions | None" = None
+    ) -> list[Failure]:
         """Wait until CRDs are served, and those that were not; the ones that still are not."""
         await self.touch(self.unserved)
-        failures = await self.not_established(self.unserved.union(definitions))
+        wanted = self.unserved.union(definitions)
+        if seen is not None and await seen.are_settled(wanted, SOON_SECONDS):
+            failures = seen.not_ready(wanted)
+        else:
+            failures = await self.not_established(wanted)
         self.unserved = frozenset(each.ref for each in failures)
         return failures
 
@@ -66,20 +96,13 @@ class Gates:
         try:
             found = await follow(
                 self.client,
-                Collection(CRDS, labels=self.applyset.selector),
-                lambda found: all(
-                    key in found and health(found[key]).state != State.PROGRESSING for key in wanted
-                ),
+                self.definitions,
+                lambda found: are_settled(wanted.values(), found),
                 seconds=self.deadlines.established_seconds,
             )
         except KubeError as error:
             return [Failure(ref, Why.NOT_ESTABLISHED, str(error)) for ref in wanted.values()]
-        judged = [health(found[key]) if key in found else absent(wanted[key]) for key in wanted]
-        return [
-            Failure(each.ref, Why.NOT_ESTABLISHED, each.message)
-            for each in judged
-            if each.state != State.READY
-        ]
+        return not_ready(wanted.values(), found)
 
     async def blamed(self, outcomes: Some[Outcome], desired: DesiredSet) -> list[Outcome]:
         """The outcomes, with objects of a kind that is not served waiting for their CRD."""
@@ -140,6 +163,62 @@ class Gates:
                 await self.client.delete(desired.resource, desired.ref.key, uid=observed.uid)
             cleared.append(desired)
         return cleared
+
+
+class Definitions:
+    """What a watch tells of the CRDs of a set."""
+
+    def __init__(self) -> None:
+        self.found: Mapping[Key, Object] = {}
+        self.changed = asyncio.Event()
+        self.ended = False
+
+    def end(self, _: object) -> None:
+        """Nothing will be told any more."""
+        self.ended = True
+        self.changed.set()
+
+    def note(self, found: Mapping[Key, Object]) -> bool:
+        """Take in how they are now; the watch goes on."""
+        self.found = found
+        self.changed.set()
+        return False
+
+    async def are_settled(self, definitions: Some[Ref], seconds: float) -> bool:
+        """Wait until CRDs are served, or never will be as they are; whether it came to that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.ended and not are_settled(definitions, self.found):
+                    self.changed.clear()
+                    await self.changed.wait()
+        return are_settled(definitions, self.found)
+
+    def not_ready(self, definitions: Some[Ref]) -> list[Failure]:
+        """The CRDs that are not served."""
+        return not_ready(definitions, self.found)
+
+
+def status_alone(manifest: Object) -> Object:
+    """A CRD without its schemas, which are all but a little of it."""
+    return {name: value for name, value in manifest.items() if name != "spec"}
+
+
+def are_settled(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> bool:
+    """Whether CRDs are served, or will not be by waiting."""
+    return all(
+        ref.key in found and health(found[ref.key]).state != State.PROGRESSING
+        for ref in definitions
+    )
+
+
+def not_ready(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> list[Failure]:
+    """The CRDs that are not served, and why."""
+    judged = [health(found[ref.key]) if ref.key in found else absent(ref) for ref in definitions]
+    return [
+        Failure(each.ref, Why.NOT_ESTABLISHED, each.message)
+        for each in judged
+        if each.state != State.READY
+    ]
 
 
 def waiting_for(services: Sequence[Key]) -> str:

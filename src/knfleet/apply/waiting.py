@@ -9,6 +9,7 @@ from msgspec import Struct
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden, KubeError
+from knfleet.kube.informer import as_is
 from knfleet.kube.retry import backoff
 
 BACKOFF_SECONDS = 0.1
@@ -23,6 +24,8 @@ class Collection(Struct, frozen=True):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
+    trim: Callable[[Object], Object] = as_is
+    """What is kept of each object."""
 
 
 async def follow(
@@ -79,7 +82,7 @@ async def follow_once(
             elif event.type == "DELETED":
                 seen.pop(Key.of(event.object), None)
             else:
-                seen[Key.of(event.object)] = event.object
+                seen[Key.of(event.object)] = collection.trim(event.object)
             if complete:
                 objects.clear()
                 objects.update(seen)

@@ -6,9 +6,9 @@
 | rules      | roles, webhook configurations              | a binding is refused when its role    |
 |            |                                            | cannot be read; a stale webhook of an |
 |            |                                            | earlier install blocks what comes     |
-| material   | bindings, accounts, ConfigMaps, Secrets,   | pods start with them                  |
-|            | Services                                   |                                       |
-| work       | everything else, custom resources too      | CRDs are established by then          |
+| material   | bindings, accounts, ConfigMaps, Secrets    | pods start with them                  |
+| work       | everything else, custom resources too      | CRDs are established by then; pods    |
+|            |                                            | first, since they take longest        |
 | gated      | custom resources that a webhook of the set | the webhook must answer first         |
 |            | looks at                                   |                                       |
 """
@@ -44,13 +44,14 @@ WAVE_OF: dict[GroupKind, Wave] = {
     GroupKind("", "ServiceAccount"): Wave.MATERIAL,
     GroupKind("", "ConfigMap"): Wave.MATERIAL,
     GroupKind("", "Secret"): Wave.MATERIAL,
-    GroupKind("", "Service"): Wave.MATERIAL,
     GroupKind("", "LimitRange"): Wave.MATERIAL,
     GroupKind("", "ResourceQuota"): Wave.MATERIAL,
     GroupKind("", "PersistentVolumeClaim"): Wave.MATERIAL,
-    GroupKind("policy", "PodDisruptionBudget"): Wave.MATERIAL,
     GroupKind("networking.k8s.io", "NetworkPolicy"): Wave.MATERIAL,
 }
+
+SLOW = (GroupKind("batch", "Job"), GroupKind("apps", "Deployment"))
+"""What the cluster goes on with for longest after it is written, the slowest first."""
 
 
 def wave_of(desired: Desired, is_gated: Callable[[Desired], bool]) -> Wave:
@@ -67,4 +68,11 @@ def in_waves(
     waves: dict[Wave, list[Desired]] = {wave: [] for wave in Wave}
     for desired in objects:
         waves[wave_of(desired, is_gated)].append(desired)
+    waves[Wave.WORK].sort(key=haste)
     return {wave: members for wave, members in waves.items() if members}
+
+
+def haste(desired: Desired) -> int:
+    """Where in its wave an object is written; what takes longest comes first."""
+    kind = desired.ref.group_kind
+    return SLOW.index(kind) if kind in SLOW else len(SLOW)

@@ -8,12 +8,15 @@ import click
 
 from knfleet.cli.bundle import chosen_folder, directory_option
 from knfleet.cli.fleet import cluster_options, connection_of
+from knfleet.cli.output import progress
 from knfleet.cli.plan import planner_for
 from knfleet.cli.status import provider_option
+from knfleet.cli.wait import Waiter
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.kube.client import Client
+    from knfleet.overview.waiting import Waiting
 
 
 @click.command()
@@ -43,7 +46,7 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
     folder = chosen_folder(options["directory"])
     connection = connection_of(kubeconfig, context)
 
-    async def run() -> list[str]:
+    async def run() -> "Waiting | None":
         from knfleet.kube.client import Client
         from knfleet.kube.client import Options as Behaviour
         from knfleet.overview.saved import checked, write
@@ -52,27 +55,28 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
         providers = providers_for(options["provider_file"], kubeconfig, context)
         async with Client(connection, Behaviour(manager="knfleet-cli")) as hub:
             subjects = await checked(planner_for(hub, folder, providers), saved)
-            stored = [await write(hub, each) for each in subjects]
-            for each in stored:
-                click.echo(f"{title(each)} written")
-            return await settled(hub, stored, options["timeout"]) if options["wait"] else []
+            names: list[str] = []
+            for each in subjects:
+                names.append(name_of(await write(hub, each)))
+                click.echo(f"{names[-1]} written")
+            return await settled(hub, names, options["timeout"]) if options["wait"] else None
 
-    if late := asyncio.run(run()):
-        raise click.ClickException(f"not ready within {options['timeout']} s: {'; '.join(late)}")
-
-
-async def settled(hub: "Client", stored: "list[Object]", seconds: int) -> list[str]:
-    """Wait until custom resources are ready; what those say that are not."""
-    from knfleet.overview.saved import ready
-
-    said = await asyncio.gather(*(ready(hub, each, seconds=float(seconds)) for each in stored))
-    for each, problem in zip(stored, said, strict=True):
-        if not problem:
-            click.echo(f"{title(each)} is ready")
-    return [f"{title(each)}: {text}" for each, text in zip(stored, said, strict=True) if text]
+    last = asyncio.run(run())
+    for name in last.done if last is not None else ():
+        click.echo(f"{name} is ready")
+    if last is not None and not last.is_over:
+        raise click.ClickException(f"not within {options['timeout']} s: {last}")
 
 
-def title(manifest: "Object") -> str:
-    """A custom resource in words."""
+async def settled(hub: "Client", names: list[str], seconds: float) -> "Waiting":
+    """Wait until custom resources are ready, and tell how far they are."""
+    from knfleet.overview.waiting import Goal
+
+    with progress() as shown:
+        return await Waiter(hub, Goal("ready"), seconds, shown).wait(tuple(names))
+
+
+def name_of(manifest: "Object") -> str:
+    """A custom resource, as other commands take it."""
     meta = manifest["metadata"]
-    return f"{manifest['kind']} {meta['namespace']}/{meta['name']}"
+    return f"{manifest['kind']}/{meta['namespace']}/{meta['name']}"

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, like, on_cluster
+from knfleet.cli.fleet import cluster_options, connection_of, known, on_cluster
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
-    from knfleet.api.meta import Resource
     from knfleet.kube.client import Client
 
 
@@ -87,17 +86,6 @@ def unbind(
         click.echo(f"Clusterset {name} is unbound from namespace {namespace}")
 
     on_cluster(connection_of(kubeconfig, context), work)
-
-
-async def known(client: "Client", resource: "Resource", name: str) -> None:
-    """Make sure that there is something of a name; else say which name may have been meant."""
-    try:
-        await client.get(resource, name)
-    except NotFound as error:
-        if "not found" not in error.message:
-            raise
-        text = f"{resource.kind} {name} does not exist; {await like(client, resource, name)}"
-        raise click.ClickException(text) from error
 
 
 async def present(call: Callable[[], Awaitable[object]], what: str) -> None:

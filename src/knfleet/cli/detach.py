@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completing import names_of_clusters
-from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.fleet import cluster_options, connection_of, known, on_cluster, say
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -29,10 +29,13 @@ def command(
     Deletes their ManagedClusters, and waits until their agents have cleaned up. With --force,
     for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
     """
+    from knfleet.api.cluster import CLUSTERS
     from knfleet.fleet.applying import NotInTime
     from knfleet.fleet.detaching import Attached, detach
 
     async def work(client: "Client") -> None:
+        for name in names:
+            await known(client, CLUSTERS, name)
         for name in names:
             say(f"Detaching {name} ...")
             seconds = float(options["timeout"])

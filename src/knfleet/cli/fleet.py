@@ -165,6 +165,20 @@ async def like(client: "Client", resource: "Resource", name: str) -> str:
     return meant(name, [each["metadata"]["name"] for each in listing.items])
 
 
+async def known(client: "Client", resource: "Resource", name: str) -> None:
+    """Make sure that there is something of a name; else say which name may have been meant."""
+    from knfleet.kube.errors import NotFound
+
+    try:
+        await client.get(resource, name)
+    except NotFound as error:
+        if "not found" not in error.message:
+            raise
+        hint = await like(client, resource, name)
+        text = f"{resource.kind} {name} does not exist; {hint}"
+        raise click.ClickException(text) from error
+
+
 def amounts(text: str, flag: str) -> dict[str, str]:
     """Resources as `cpu=1,memory=1Gi`."""
     found: dict[str, str] = {}

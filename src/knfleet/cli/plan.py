@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.bundle import chosen_folder, directory_option
+from knfleet.cli.completing import names_of_installs
 from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
 from knfleet.cli.output import progress
 from knfleet.cli.status import provider_option
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     default="text",
     help="A row for each field, or for programs.",
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=names_of_installs)
 def command(name: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Show what would change on the clusters, object by object and field by field.
 

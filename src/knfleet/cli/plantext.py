@@ -1,5 +1,6 @@
 """A plan as text: deletions first and loud, then what is made, then what changes. Pure."""
 
+import difflib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from knfleet.overview.differences import FieldChange
 from knfleet.overview.plans import Act, ObjectChange, Plan, Plans
 
 LONGEST_VALUE = 60
+MOST_LINES = 8
+"""So many lines of a text are shown."""
 WORDS = {
     Act.DELETE: "DELETE",
     Act.RECREATE: "DELETE AND MAKE ANEW",
@@ -58,7 +61,7 @@ def block(plan: Plan) -> Iterator[str]:
     for warning in plan.warnings:
         yield painted(f"  warning: {warning}", "busy")
     for field in plan.custom_resource:
-        yield f"  {field_text(field)}"
+        yield from indented(field, "  ")
     for change in plan.changes:
         yield from change_lines(change)
     if plan.images:
@@ -82,7 +85,29 @@ def change_lines(change: ObjectChange) -> Iterator[str]:
     line = f"  {WORDS[change.act]}  {change.ref}{note}"
     yield painted(line, STANDS.get(change.act, ""))
     for field in change.fields:
-        yield f"      {field_text(field)}"
+        yield from indented(field, "      ")
+
+
+def indented(change: FieldChange, space: str) -> Iterator[str]:
+    """A field below something; of a text with many lines, those that are different."""
+    lines = lines_of(change)
+    if not lines:
+        yield f"{space}{field_text(change)}"
+        return
+    yield f"{space}{change.field}:"
+    yield from (f"{space}  {line}" for line in lines[:MOST_LINES])
+    if len(lines) > MOST_LINES:
+        yield f"{space}  … and {len(lines) - MOST_LINES} more lines; -o json shows all"
+
+
+def lines_of(change: FieldChange) -> list[str]:
+    """The lines that are different in two texts of many lines; none when they are no such texts."""
+    before, after = change.before, change.after
+    if not isinstance(before, str) or not isinstance(after, str) or "\n" not in before + after:
+        return []
+    found = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))
+    # The first two lines name files.
+    return [f"{line[0]} {line[1:]}".rstrip() for line in found[2:] if line[0] != "@"]
 
 
 def field_text(change: FieldChange) -> str:

@@ -155,12 +155,16 @@ def agent_roles(plan: JoinPlan) -> list[Object]:
 
 def access_objects(plan: JoinPlan) -> list[Object]:
     """The account whose token the hub gets, and what it may do."""
-    rules = [*local_rules(), *LOOKING]
     return [
         named("v1", "ServiceAccount", ACCESS_ACCOUNT, plan.namespace),
-        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": rules},
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": access_rules()},
         binding("ClusterRole", ACCESS_ROLE, ACCESS_ACCOUNT, plan.namespace),
     ]
+
+
+def access_rules() -> list[Object]:
+    """What the hub may do on the cluster: install Knative, and say why a pod of it fails."""
+    return [*local_rules(), *LOOKING]
 
 
 def binding(kind: str, role: str, account: str, namespace: str) -> Object:

@@ -4,7 +4,6 @@ A pass follows from a new generation, a deletion, a changed annotation, a lost f
 that somebody else wrote, or a change on the target. Our own status writes cause none.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
@@ -44,6 +43,9 @@ PASS_SECONDS = 900.0
 AT_ONCE, TURN_SECONDS = 64, 2.0
 """So many passes are made at once; one that takes longer, as on a spoke that is slow or hangs, goes
 on without holding anybody up."""
+
+NOT_OURS_SECONDS = 1.0
+"""When to look again at a custom resource that we had, and that may be another's now."""
 
 
 class Parts(Struct, frozen=True):
@@ -103,10 +105,10 @@ class KnativeController:
 
     async def reconcile(self, request: Request) -> Again:
         """Bring one custom resource a step further, if it is ours."""
-        if not self.is_ours(request.key):
-            self.reconciler.forget(request.key)
-            return Again.never()
-        return await self.reconciler.reconcile(request)
+        if self.is_ours(request.key):
+            return await self.reconciler.reconcile(request)
+        # One that we had may be ours again in a moment; one that is another's is let go.
+        return Again.when(request.key not in self.reconciler.records, else_after=NOT_OURS_SECONDS)
 
     def is_ours(self, key: Key) -> bool:
         """Whether a custom resource is for this process to see to; one that is gone always is."""
@@ -122,17 +124,17 @@ class KnativeController:
 
     async def let_go(self) -> None:
         """Stop all work on custom resources that are not ours; nothing of it runs afterwards."""
-        tasks = self.controller.tasks
-        ending = [task for request, task in tasks.items() if not self.is_ours(request.key)]
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
-        records = self.reconciler.records
-        theirs = [key for key in records if not self.is_ours(key)]
-        lifetimes = [records[key].lifetime for key in theirs]
-        for key in theirs:
+        await self.controller.cut_off(lambda request: not self.is_ours(request.key))
+        records, owns = self.reconciler.records, self.owns
+        theirs = [
+            (key, record.lifetime)
+            for key, record in records.items()
+            # Gone or not: what it had running runs until it is forgotten.
+            if owns is not None and not owns(place_of(record.manifest))
+        ]
+        for key, _ in theirs:
             self.reconciler.forget(key)
-        for lifetime in lifetimes:
+        for _, lifetime in theirs:
             if lifetime is not None:
                 await lifetime.ended.wait()
 

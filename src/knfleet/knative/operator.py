@@ -4,7 +4,7 @@ logging → is Kubernetes new enough → election → health and metrics → CRD
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
@@ -31,6 +31,7 @@ from knfleet.knative.gauges import Gauges
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.serving import SERVING
 from knfleet.knative.settings import SettingError, Settings
+from knfleet.knative.shares import Shares
 from knfleet.knative.spokes import SpokeTargets
 from knfleet.knative.targets import LocalTargets
 from knfleet.knative.tombstones import Tombstones
@@ -41,7 +42,8 @@ from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.kube.options import USER_AGENT
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
-from knfleet.runtime.health import Bind, Health, answer, bind_host
+from knfleet.runtime.binding import Bind, bind_host
+from knfleet.runtime.health import Health, answer
 from knfleet.runtime.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
@@ -78,10 +80,12 @@ class Operator:
         )
         self.client = Client(connection, self.options)
         self.writer = self.client
-        """What controllers write with: it sends nothing while another process leads."""
+        """What controllers write with: it sends nothing while the work is another process's."""
         self.leading_writer = self.client
+        """The same for what is the leader's, also when replicas share spokes."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
-        self.membership: Membership | None = None
+        self.shares: Shares | None = None
+        """What of all work is ours, when replicas share it."""
         self.controllers: list[KnativeController] = []
         self.has_crds = False
         self.begun = asyncio.Event()
@@ -147,22 +151,16 @@ class Operator:
         self.writer = self.leading_writer = self.fenced(leader.require)
         if self.settings.share_spokes:
             namespace = self.settings.system_namespace
-            self.membership = Membership(self.client, namespace, leader.identity)
-            self.manager.share(self.membership)
-            self.writer = self.fenced(self.membership.require)
+            membership = Membership(self.client, namespace, leader.identity)
+            self.manager.share(membership)
+            self.shares = Shares(membership, leader)
+            self.writer = self.fenced(self.shares.require)
 
     def fenced(self, require: Callable[[], None]) -> Client:
         """A client that writes only while something holds."""
         client = Client(self.connection, replace(self.options, before_write=require))
         self.manager.close_last(client.close)
         return client
-
-    def owns(self, place: str) -> bool:
-        """Whether what is installed at a place is for this process to see to."""
-        membership, leader = self.membership, self.manager.leader
-        if membership is None or leader is None:
-            return True
-        return membership.owns(place) if place else leader.leads()
 
     def watch_settings(self) -> None:
         """Follow the ConfigMaps that may be changed while we run."""
@@ -212,7 +210,7 @@ class Operator:
             Turns(AT_ONCE, TURN_SECONDS),
             Slots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
-            None if self.membership is None else self.owns,
+            None if self.shares is None else self.shares.owns,
         )
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
@@ -222,18 +220,14 @@ class Operator:
             spokes.on_change(controller.spoke_changed)
             controller.join(self.manager)
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
-        Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
+        cleaner = Cleaner(parts.tombstones, spokes, World(hub_uid, resources, parts.owns))
+        cleaner.join(self.manager)
         spokes.join(self.manager)
-        if self.membership is not None:
-            self.share(self.membership, spokes)
+        if self.shares is not None:
+            self.shares.measure(self.metrics)
+            self.shares.follow([*self.controllers, cleaner], spokes)
+            self.manager.add(Once(self.shares.lead), "local custom resources", leading=True)
         self.begun.set()
-
-    def share(self, membership: Membership, spokes: Spokes) -> None:
-        """Have everybody follow who has to do what; what is on the hub is the leader's."""
-        shared = SharedWork(self.controllers, spokes)
-        membership.join(shared)
-        shared.take_up()
-        self.manager.add(Once(shared.taken_up), "local custom resources", leading=True)
 
     def connect_spokes(self) -> Spokes:
         """The spokes; they are connected to when controllers use them, and so by the leader."""
@@ -283,29 +277,6 @@ class Operator:
         """No use without an API server."""
         failing = [each.resources.failing for each in self.controllers]
         return next((str(each) for each in failing if each is not None), None)
-
-
-class SharedWork:
-    """All that this process does on its part of the spokes."""
-
-    def __init__(self, controllers: Sequence[KnativeController], spokes: Spokes) -> None:
-        self.controllers = controllers
-        self.spokes = spokes
-
-    def take_up(self) -> None:
-        """Begin with what is ours now."""
-        for controller in self.controllers:
-            controller.take_up()
-
-    async def taken_up(self) -> None:
-        """The same, as a component."""
-        self.take_up()
-
-    async def let_go(self) -> None:
-        """Stop everything on what is not ours; nothing of it runs afterwards."""
-        for controller in self.controllers:
-            await controller.let_go()
-        await self.spokes.let_go()
 
 
 class OperatorHealth(Health):

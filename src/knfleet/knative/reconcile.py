@@ -7,6 +7,7 @@ condition. A pass may be cut off anywhere and begun again. When nothing changed,
 nothing and writes nothing.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -36,7 +37,7 @@ from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.reporting import Reporter
 from knfleet.knative.settings import POLL_SECONDS
 from knfleet.knative.status import Statement, status_of
-from knfleet.knative.targets import TargetError, Targets
+from knfleet.knative.targets import Target, TargetError, Targets
 from knfleet.knative.tombstones import Tombstones
 from knfleet.knative.uninstalling import Uninstaller
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
@@ -228,7 +229,7 @@ class Reconciler:
         self.check_migration(cr, record.status.version)
         said.eligible()
         self.reporter.tell_policy(record, manifest)
-        target = await self.targets.resolve(manifest)
+        target = await self.resolve(record, manifest, cr)
         said.resolved()
         installation = self.installations.of(record, manifest, target)
         rendering = await self.renderer.render(cr, installation)
@@ -255,6 +256,13 @@ class Reconciler:
         record.failures = 0
         await self.reporter.report(record, manifest, said)
         return await self.prune(record, manifest, said)
+
+    async def resolve(self, record: Record, manifest: Object, cr: Knative) -> Target:
+        """The target; the first time, what is to be rendered for it is read meanwhile."""
+        if record.installation is not None:
+            return await self.targets.resolve(manifest)
+        target, _ = await asyncio.gather(self.targets.resolve(manifest), self.renderer.warm(cr))
+        return target
 
     def judge(
         self, said: Statement, changes: ChangeSet, summary: Summary | None, rendering: Rendering

@@ -5,6 +5,7 @@ read of the target are the same, so is the list of objects, down to its identity
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -18,6 +19,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
 from knfleet.release.bundle import Bundle
+from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases
 from knfleet.render.pingsource import NAME as PING_SOURCE
 from knfleet.render.pipeline import Facts, Need, Rendered, needs, render
@@ -65,6 +67,12 @@ class Renderer:
         self.minimum_kubernetes = minimum_kubernetes
         self.shared: WeakValueDictionary[Wish, Rendered] = WeakValueDictionary()
         """What several custom resources ask for alike is kept once, as long as one needs it."""
+
+    async def warm(self, cr: Knative) -> None:
+        """Read the files that `render` will need, while others do something else."""
+        if not cr.spec.manifests and not cr.spec.additional_manifests:
+            with suppress(ReleaseError):
+                await self.releases.load(cr)
 
     async def render(self, cr: Knative, place: Place) -> Rendering:
         """The objects that a custom resource asks for; raises `ReleaseError` or `RenderError`."""

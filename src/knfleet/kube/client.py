@@ -178,6 +178,9 @@ class Client(Reader):
             {
                 "fieldManager": manager or self.options.manager,
                 "force": "" if force is None else str(force).lower(),
+                # Of an apply, the server would parse the body a second time for nothing but
+                # warnings; fields that it does not know are errors all the same.
+                "fieldValidation": "" if force is None else "Ignore",
                 "dryRun": "All" if dry_run else "",
             }
         )

@@ -6,9 +6,10 @@ resource that cannot be planned has a plan that says why, so that it hides no ot
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from knfleet.access.anchor import AnchorError
 from knfleet.access.preflight import kube_system_uid
@@ -43,10 +44,18 @@ from knfleet.render.errors import RenderError
 AT_ONCE = 8
 """So many targets are looked at together."""
 HUB_SECONDS = 10.0
-TAKEN_OVER = "taken over from the Knative Operator; what only that had set goes"
+TAKEN_OVER = "taken over from the Knative Operator"
 PLANNED_ERRORS = (ReleaseError, RenderError, DecodeError, AnchorError, KubeError)
 """What may stand in the way of one custom resource."""
 encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class World(Struct, frozen=True):
+    """What is known of the hub, read once for many plans."""
+
+    hub_uid: str
+    resources: Mapping[str, Sequence[Object]]
+    """All custom resources, by kind."""
 
 
 class Planner:
@@ -62,23 +71,31 @@ class Planner:
     ) -> Plans:
         """A plan for each custom resource, several at a time; `done` hears how many there are."""
         slots = asyncio.Semaphore(AT_ONCE)
+        world = await self.world(subjects)
         count = 0
 
         async def one(subject: Subject) -> Plan:
             nonlocal count
             async with slots:
-                plan = await self.plan(subject)
+                plan = await self.plan(subject, world)
             count += 1
             done(count)
             return plan
 
         return Plans(tuple(await asyncio.gather(*map(one, subjects))))
 
-    async def plan(self, subject: Subject) -> Plan:
+    async def world(self, subjects: Iterable[Subject]) -> World:
+        """What all plans must know of the hub; raises `KubeError`."""
+        kinds = {each.kind.resource.kind: each.kind.resource for each in subjects}
+        lists = await asyncio.gather(*(self.hub.list(each) for each in kinds.values()))
+        rivals = {kind: each.items for kind, each in zip(kinds, lists, strict=True)}
+        return World(await kube_system_uid(self.hub, HUB_SECONDS), rivals)
+
+    async def plan(self, subject: Subject, world: World | None = None) -> Plan:
         """What would change for a custom resource; what is in the way is in the plan."""
         blank = outline(subject)
         try:
-            return await self.look(subject, blank)
+            return await self.look(subject, blank, world or await self.world([subject]))
         except NotEligible as error:
             versions = self.renderer.releases.versions(subject.kind.type.component)
             text = f"{error}{detour(subject.installed, subject.cr.spec.version, versions)}"
@@ -86,13 +103,12 @@ class Planner:
         except PLANNED_ERRORS as error:
             return msgspec.structs.replace(blank, problems=(Problem(str(error)),))
 
-    async def look(self, subject: Subject, blank: Plan) -> Plan:
+    async def look(self, subject: Subject, blank: Plan, world: World) -> Plan:
         """The plan, when nothing is in the way of all of it."""
         subject, refused = await self.admitted(subject)
-        problems = [*refused, *await self.objections(subject)]
-        hub_uid = await kube_system_uid(self.hub, HUB_SECONDS)
+        problems = [*refused, *objections(subject, world)]
         async with target_of(self.hub, subject.manifest, self.providers) as client:
-            seen = await prospect(client, subject, self.renderer, hub_uid=hub_uid)
+            seen = await prospect(client, subject, self.renderer, hub_uid=world.hub_uid)
             trials = await tried(client, seen.plan.steps, blank.namespace)
         problems += [Problem(*told(each)) for each in hindrances(seen, trials)]
         return msgspec.structs.replace(
@@ -133,23 +149,26 @@ class Planner:
             }
         return Subject(subject.kind, stored, subject.live), []
 
-    async def objections(self, subject: Subject) -> list[Problem]:
-        """Why the operator would install nothing."""
-        if subject.live is not None and is_deleting(subject.live):
-            return [Problem("it is being deleted; nothing is installed any more")]
-        others = (await self.hub.list(subject.kind.resource)).items
-        first = holder(
-            dated(subject.manifest), others, finalizer=subject.kind.finalizer, claimed=frozenset()
+
+def objections(subject: Subject, world: World) -> list[Problem]:
+    """Why the operator would install nothing."""
+    if subject.live is not None and is_deleting(subject.live):
+        return [Problem("it is being deleted; nothing is installed any more")]
+    kind = subject.kind
+    first = holder(
+        dated(subject.manifest),
+        world.resources.get(kind.resource.kind, ()),
+        finalizer=kind.finalizer,
+        claimed=frozenset(),
+    )
+    if same(first, subject.manifest):
+        return []
+    return [
+        Problem(
+            f"{kind.resource.kind} {Key.of(first)} installs {kind.title} on this target"
+            " already, and there can be only one"
         )
-        if same(first, subject.manifest):
-            return []
-        kind = subject.kind
-        return [
-            Problem(
-                f"{kind.resource.kind} {Key.of(first)} installs {kind.title} on this target"
-                " already, and there can be only one"
-            )
-        ]
+    ]
 
 
 def outline(subject: Subject) -> Plan:

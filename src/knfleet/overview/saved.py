@@ -4,25 +4,21 @@ To carry a plan out is to write the custom resource; the operator does the rest.
 plan is made once more: when anything it rests on has moved, it is refused.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from knfleet.api.meta import Key, Object
-from knfleet.apply.parts import items, part
-from knfleet.apply.waiting import Collection, follow
 from knfleet.kube.client import Client
-from knfleet.kube.errors import AlreadyExists, Invalid
-from knfleet.overview.planning import Planner
+from knfleet.kube.errors import AlreadyExists, Invalid, NotFound
+from knfleet.overview.planning import Planner, resource_stamp
 from knfleet.overview.plans import FORMAT, Plan, Plans, SavedPlans
-from knfleet.overview.prospects import KINDS, Subject
-from knfleet.overview.subjects import of_manifest, patch_of, title, written
+from knfleet.overview.prospects import Subject
+from knfleet.overview.subjects import guarded_patch_of, of_manifest, title, written
 
 NAMES_SHOWN = 5
 AGAIN = "make the plan again"
-TEST_FAILED = re.compile(r"test(ing value)?\b.*\bfailed")
 
 
 class PlanFileError(Exception):
@@ -116,44 +112,22 @@ async def write(hub: Client, subject: Subject) -> Object:
     try:
         if subject.live is None:
             return await hub.create(resource, written(subject))
-        return await hub.patch(resource, Key.of(subject.live), patch_of(subject))
+        return await hub.patch(resource, Key.of(subject.live), guarded_patch_of(subject))
     except AlreadyExists:
         raise WorldMoved(f"{title(subject)} was created just now; {AGAIN}") from None
-    except Invalid as error:
-        # A test of a JSON patch that fails is answered like this, too.
-        if TEST_FAILED.search(str(error)):
-            raise WorldMoved(f"{title(subject)} was changed just now; {AGAIN}") from None
-        raise
+    except NotFound:
+        if subject.live is None:
+            raise
+        raise WorldMoved(f"{title(subject)} was deleted just now; {AGAIN}") from None
+    except Invalid:
+        # A test of a JSON patch that fails is answered like this, too, and not told apart.
+        if not await is_moved(hub, subject):
+            raise
+        raise WorldMoved(f"{title(subject)} was changed just now; {AGAIN}") from None
 
 
-async def ready(hub: Client, stored: Object, *, seconds: float) -> str:
-    """Wait until a custom resource that was written is ready; what it says when it is not."""
-    meta = stored["metadata"]
-    resource = KINDS[stored["kind"]].resource
-    found = await follow(
-        hub,
-        Collection(resource, meta["namespace"], "", f"metadata.name={meta['name']}"),
-        lambda objects: any(is_ready(each, meta["generation"]) for each in objects.values()),
-        seconds=seconds,
-    )
-    state = found.get(Key.of(stored))
-    if state is None:
-        return "it is gone"
-    return "" if is_ready(state, meta["generation"]) else said(state)
-
-
-def is_ready(manifest: Object, generation: int) -> bool:
-    """Whether a custom resource is ready, and that is said of what was written."""
-    status = part(manifest, "status")
-    return status.get("observedGeneration", 0) >= generation and any(
-        each.get("type") == "Ready" and each.get("status") == "True"
-        for each in items(status, "conditions")
-    )
-
-
-def said(manifest: Object) -> str:
-    """Why a custom resource is not ready, in its own words."""
-    for each in items(manifest, "status", "conditions"):
-        if each.get("type") == "Ready" and each.get("status") != "True":
-            return str(each.get("message") or each.get("reason") or "it is not ready")
-    return "the operator has not looked at it yet; is it running?"
+async def is_moved(hub: Client, subject: Subject) -> bool:
+    """Whether a custom resource is not what it was."""
+    key = Key.of(subject.manifest)
+    now = await hub.get(subject.kind.resource, key.name, key.namespace)
+    return resource_stamp(now) != resource_stamp(subject.live)

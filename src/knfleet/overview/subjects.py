@@ -71,15 +71,22 @@ def as_of(live: Object, wanted: Object) -> Object:
     return {**live, "metadata": meta, "spec": wanted.get("spec") or {}}
 
 
-def patch_of(subject: Subject) -> list[Object]:
+def guarded_patch_of(subject: Subject) -> list[Object]:
     """The JSON patch that makes a custom resource so, unless somebody changed it meanwhile."""
-    live, wanted = subject.live, subject.manifest
-    assert live is not None
-    meta = part(live, "metadata")
-    steps: list[Object] = [
+    meta = part(subject.live or {}, "metadata")
+    tests = [
         {"op": "test", "path": f"/metadata/{name}", "value": meta.get(name)}
         for name in ("uid", "generation")
     ]
+    return [*tests, *patch_of(subject)]
+
+
+def patch_of(subject: Subject) -> list[Object]:
+    """The JSON patch that makes a custom resource so."""
+    live, wanted = subject.live, subject.manifest
+    assert live is not None
+    meta = part(live, "metadata")
+    steps: list[Object] = []
     for section in OWN_SECTIONS:
         before, after = part(meta, section), part(wanted, "metadata", section)
         if not before and after:

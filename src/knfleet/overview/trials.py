@@ -19,6 +19,7 @@ from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
 from knfleet.apply.refusals import reason_of, refusal
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
+from knfleet.overview.inherited import without_inherited
 
 BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 HEALTH_PORT = "healthCheckNodePort"
@@ -75,6 +76,8 @@ async def one(client: Client, step: Step, coming: Coming) -> Trial:
         if step.verdict != Verdict.CREATE:
             before = await client.get(desired.resource, desired.ref.name, desired.ref.namespace)
         after = await client.apply(desired.resource, manifest, manager=marks.MANAGER, dry_run=True)
+        if step.verdict == Verdict.ADOPT:
+            after = await client.replace(desired.resource, without_inherited(after), dry_run=True)
     except KubeError as error:
         why = reason_of(error)
         if before is None and is_early(step, error, coming.namespaces):

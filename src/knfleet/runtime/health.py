@@ -6,37 +6,17 @@ tell what each check said.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from aiohttp import web
-from msgspec import Struct
 
+from knfleet.runtime.binding import Bind
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 
 Check = Callable[[], str | None]
 CLOSE_SECONDS = 1.0
-
-
-class Bind(Struct, frozen=True):
-    """Where to listen."""
-
-    host: str | None = "127.0.0.1"
-    """None: on all addresses."""
-    port: int = 0
-    """0: any that is free."""
-
-
-def bind_host(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The address to listen on when none is given: all in a pod, else only this machine's own.
-
-    KNFLEET_BIND_ADDRESS says otherwise.
-    """
-    if said := environment.get("KNFLEET_BIND_ADDRESS"):
-        return said
-    return None if "KUBERNETES_SERVICE_HOST" in environment else "127.0.0.1"
 
 
 class Health:

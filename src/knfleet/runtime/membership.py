@@ -2,14 +2,15 @@
 
 Whoever works on something asks `owns` before, and has `require` asked before each write. Who keeps
 something going registers a `Holder`, which is told when something is ours to begin, and lets go of
-what is another's from now on. A process that cannot renew its Lease ends, as a leader does.
+what is another's from now on. A process that did not renew its Lease in time ends, as a leader
+does, and even if it could renew it now: others have what was its own.
 """
 
 import asyncio
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from msgspec import Struct
@@ -17,18 +18,15 @@ from msgspec import Struct
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Conflict, KubeError, NotFound
+from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.election import LostLeadership, Timing, microtime, record
+from knfleet.runtime.election import NEVER, LostLeadership, Timing, microtime
 from knfleet.runtime.logs import log
-from knfleet.runtime.sharing import MEMBER, TIMING, VIEW, Party, View, owner
+from knfleet.runtime.sharing import MEMBER, TIMING, VIEW, Party, View
 
 HURRY_SECONDS = 0.5
+SOON_SECONDS = 0.1
 LEAVE_SECONDS = 2.0
-LET_GO_SECONDS = 5.0
-"""How long letting go may take; a process that cannot ends, which is letting go as well."""
-FORGOTTEN_SECONDS = 600.0
-"""After so long the Lease of a member that is dead is deleted."""
 
 
 class LostMembership(LostLeadership):
@@ -53,6 +51,8 @@ class MembershipOptions(Struct, frozen=True):
     work: str = "operator"
     """What is shared, as a label's value."""
     timing: Timing = TIMING
+    let_go_seconds: float = 5.0
+    """How long letting go may take; a process that cannot ends, which is letting go as well."""
     clock: Callable[[], float] = uptime
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -72,11 +72,12 @@ class Membership:
         self.clock = options.clock
         self.key = Key(namespace, f"knfleet-{options.work}-{uuid.uuid4().hex[:12]}")
         self.party = Party(self.key.name, options.timing)
-        self.coming: View = frozenset()
-        """The view that is about to be published; what is another's in there is let go."""
+        self.view: View = frozenset()
+        """The view that was published last, or is about to be."""
         self.holders: list[Holder] = []
         self.version = ""
-        self.acquired = microtime(options.wall())
+        self.renewed = options.wall()
+        self.acquired = microtime(self.renewed)
         self.failing: KubeError | None = None
         self.told: object = None
 
@@ -87,17 +88,18 @@ class Membership:
     def owns(self, thing: str) -> bool:
         """Whether something is ours to work on at this moment."""
         now = self.clock()
-        return (
-            self.party.is_alive(now)
-            and owner(thing, self.coming) == self.key.name
-            and self.party.is_mine(thing, now)
-        )
+        return self.party.is_alive(now) and self.party.is_mine(thing, now)
 
     def require(self) -> None:
         """Raise `LostMembership` unless this process is a member now; costs next to nothing."""
         if not self.party.is_alive(self.clock()):
-            reason = self.failing or "the process was paused"
+            reason = self.failing or "the process was paused, or leaves"
             raise LostMembership(f"lease {self.key}: not renewed in time: {reason}")
+
+    def require_still(self) -> None:
+        """The same, unless it was never one: then it may still become one."""
+        if self.party.published:
+            self.require()
 
     @property
     def members(self) -> View:
@@ -110,46 +112,57 @@ class Membership:
         try:
             while True:
                 await self.turn()
-                wait = HURRY_SECONDS if self.failing else self.options.timing.retry_seconds
-                await asyncio.sleep(wait)
+                await asyncio.sleep(self.wait_seconds())
         except asyncio.CancelledError:
             await self.leave()
             raise
 
+    def wait_seconds(self) -> float:
+        """How long to wait before the next turn: until it is time, or somebody is dead."""
+        if self.failing is not None:
+            return HURRY_SECONDS
+        now, retry = self.clock(), self.options.timing.retry_seconds
+        left = [self.party.dies_at(name) - now for name in self.party.others(now)]
+        return max(SOON_SECONDS, min([retry, *left]))
+
     async def turn(self) -> None:
         """Look who is there, let go, renew, look again, and begin."""
-        was_member = self.party.is_alive(self.clock())
+        self.require_still()
         try:
-            if self.failing is not None or not was_member:
+            if not self.party.published:
                 self.party.observe(await self.read(), self.clock())
             await self.adapt(self.party.view(self.clock()))
             await self.renew()
             leases = await self.read()
             self.party.has_read(leases, self.clock())
-            await self.tidy(leases)
         except KubeError as error:
             if self.failing is None:
                 log.warning("membership not renewed", lease=str(self.key), error=str(error))
             self.failing = error
         else:
             self.failing = None
-        if was_member:
-            self.require()
+            await self.tidy(leases)
+        self.require_still()
         self.tell()
 
     async def tidy(self, leases: list[Object]) -> None:
-        """Delete Leases of members that were gone long ago."""
+        """Delete Leases of members that were gone long ago, as far as that goes."""
+        forgotten = self.party.forgotten(self.clock())
         for lease in leases:
-            if is_forgotten(lease, self.options.wall()):
-                with suppress(NotFound, Conflict):
-                    uid = lease["metadata"]["uid"]
-                    await self.client.delete(LEASES, Key.of(lease), uid=uid)
+            meta = lease["metadata"]
+            if meta["name"] in forgotten:
+                with suppress(KubeError):
+                    await self.client.delete(
+                        LEASES,
+                        Key.of(lease),
+                        uid=meta["uid"],
+                        resource_version=meta["resourceVersion"],
+                        deadline=HURRY_SECONDS,
+                    )
 
     def tell(self) -> None:
         """Tell everybody what is ours, if that may be something else than before."""
-        now, party = self.clock(), self.party
-        views = {name: seen.view for name, seen in party.seen.items() if party.is_live(name, now)}
-        news = (party.published, party.read_after, views)
+        news = self.party.news(self.clock())
         if news != self.told:
             self.told = news
             for holder in self.holders:
@@ -157,34 +170,38 @@ class Membership:
 
     async def adapt(self, view: View) -> None:
         """Let go of what is another's in a view that is to be published."""
-        before, self.coming = self.coming, view
+        before, self.view = self.view, view
+        self.party.intends(view)
         if view == before:
             return
         log.info("work is shared out anew", members=len(view), before=len(before))
-        async with asyncio.timeout(LET_GO_SECONDS), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(self.options.let_go_seconds), asyncio.TaskGroup() as group:
             for holder in self.holders:
                 group.create_task(holder.let_go())
 
     async def renew(self) -> None:
         """Write our Lease, with the view that we work by from now on."""
+        # Letting go may have taken too long: then another has, or may have, what was ours.
+        self.require_still()
         sent = self.clock()
-        timing = self.options.timing
-        manifest = self.manifest(self.identity, timing.lease_seconds)
-        lease = await self.write(manifest, timing.request_seconds)
+        manifest = self.manifest(self.identity, self.options.timing.lease_seconds)
+        lease = await self.write(manifest)
         self.version = lease["metadata"]["resourceVersion"]
-        self.party.accepted(self.coming, sent)
+        self.party.accepted(self.view, sent)
 
-    async def write(self, manifest: Object, deadline: float) -> Object:
+    async def write(self, manifest: Object) -> Object:
         """Write our Lease; nobody else does, but somebody may delete or edit it."""
-        if not self.version:
-            return await self.client.create(LEASES, manifest, deadline=deadline)
+        deadline = self.request_seconds
         try:
+            if not self.version:
+                return await self.client.create(LEASES, manifest, deadline=deadline)
             return await self.client.replace(LEASES, manifest, deadline=deadline)
-        except (NotFound, Conflict) as error:
+        except (AlreadyExists, NotFound, Conflict) as error:
+            # Or it was our own write that came through and was not answered.
             found = {each["metadata"]["name"]: each for each in await self.read()}
             mine = found.get(self.key.name)
             self.version = "" if mine is None else mine["metadata"]["resourceVersion"]
-            raise KubeError(f"lease {self.key}: somebody else wrote it: {error}") from error
+            raise KubeError(f"lease {self.key} is not as it was: {error}") from error
 
     async def read(self) -> list[Object]:
         """The Leases of all members, as they are now."""
@@ -192,17 +209,23 @@ class Membership:
             LEASES,
             self.key.namespace,
             labels=f"{MEMBER}={self.options.work}",
-            deadline=self.options.timing.request_seconds,
+            deadline=self.request_seconds,
         )
         return listing.items
 
+    @property
+    def request_seconds(self) -> float:
+        """How long one request may take: so that a renewal can be tried more than once."""
+        return self.options.timing.renew_seconds / 3
+
     def manifest(self, holder: str, seconds: int) -> Object:
-        """Our Lease."""
+        """Our Lease; its time is later than the last, for an unchanged record renews nothing."""
+        self.renewed = max(self.options.wall(), self.renewed + timedelta(microseconds=1))
         meta: Object = {
             "name": self.key.name,
             "namespace": self.key.namespace,
             "labels": {MEMBER: self.options.work},
-            "annotations": {VIEW: ",".join(sorted(self.coming))},
+            "annotations": {VIEW: ",".join(sorted(self.view))},
         }
         if self.version:
             meta["resourceVersion"] = self.version
@@ -214,7 +237,7 @@ class Membership:
                 "holderIdentity": holder,
                 "leaseDurationSeconds": seconds,
                 "acquireTime": self.acquired,
-                "renewTime": microtime(self.options.wall()),
+                "renewTime": microtime(self.renewed),
             },
         }
 
@@ -222,18 +245,10 @@ class Membership:
         """Tell the others that nothing is ours any more; all work has ended before."""
         if not self.version:
             return
-        self.coming = frozenset()
+        self.party.alive_until = NEVER
+        self.view = frozenset()
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
-                await self.write(self.manifest("", 1), LEAVE_SECONDS)
+                await self.write(self.manifest("", 1))
         except (KubeError, TimeoutError) as error:
             log.warning("membership not given up", lease=str(self.key), error=str(error))
-        self.party.alive_until = float("-inf")
-
-
-def is_forgotten(lease: Object, wall: datetime) -> bool:
-    """Whether a member's Lease is of no use any more."""
-    renewed = record(lease).get("renewTime")
-    if not renewed:
-        return False
-    return (wall - datetime.fromisoformat(renewed)).total_seconds() > FORGOTTEN_SECONDS

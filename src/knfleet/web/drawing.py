@@ -48,6 +48,13 @@ def environment() -> Environment:
     return made
 
 
+def prepare() -> None:
+    """Compile all templates, so that the first page does not wait for it."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+    static_files()
+
+
 def draw(template: str, **values: Any) -> str:
     """A whole page."""
     return environment().get_template(template).render(**values)

@@ -121,7 +121,8 @@ class Desk:
         manifest = with_kind(manifest, resource)
         wish = actions.Wish(action, session.user, form.get("version", ""))
         clients = actions.Clients(self.door.hub, session.client)
-        known = self.site.sources.installable().get(resource.kind, ())
+        fleet = self.site.feed.fleet(session.sight)
+        known = self.site.sources.installable(fleet).get(resource.kind, ())
         try:
             patch = actions.patch_for(wish, manifest, known, datetime.now(UTC))
             await actions.act(wish, manifest, resource, patch=patch, clients=clients)

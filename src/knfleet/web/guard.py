@@ -55,7 +55,7 @@ def check_origin(request: web.Request) -> None:
     site = request.headers.get("Sec-Fetch-Site", "")
     if origin not in ("", "null"):
         # Pages that send no referrer send no origin either, and the browser says so in its way.
-        is_ours = urlsplit(origin).netloc.casefold() == request.headers["Host"].casefold()
+        is_ours = urlsplit(origin).netloc.casefold() == request.headers.get("Host", "").casefold()
     else:
         is_ours = site == "same-origin"
     if not is_ours or site not in ("", "same-origin"):

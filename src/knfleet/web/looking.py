@@ -19,7 +19,7 @@ from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden, KubeError
 from knfleet.kube.informer import Change, Informer, without_managed_fields
 from knfleet.overview.chain import Chain, chain_of, opened
-from knfleet.overview.model import ClusterRow
+from knfleet.overview.model import ClusterRow, Fleet
 from knfleet.overview.targets import target_of
 from knfleet.release.releases import Releases
 from knfleet.web.feed import Feed
@@ -47,9 +47,9 @@ class Sources(Struct, frozen=True):
     releases: Releases | None = None
     """The release files, if there are any at hand."""
 
-    def installable(self) -> Known:
-        """Releases that can be installed."""
-        return known_in(self.feed.fleet()) if self.known is None else self.known
+    def installable(self, fleet: Fleet) -> Known:
+        """Releases that can be installed; without release files, those that a fleet has."""
+        return known_in(fleet) if self.known is None else self.known
 
     @asynccontextmanager
     async def target(self, manifest: Object) -> AsyncGenerator[Client]:
@@ -91,7 +91,8 @@ class Looking:
             self.wake.set()
         steps = ()
         if chain.install.installed and not chain.install.deleting:
-            known = self.sources.installable().get(self.resource.kind, ())
+            fleet = self.sources.feed.fleet(self.session.sight)
+            known = self.sources.installable(fleet).get(self.resource.kind, ())
             steps = tuple(next_steps(chain.install.installed, known, self.resource.kind))
         return About(
             manifest,

@@ -8,7 +8,7 @@ from aiohttp import web
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
 from knfleet.runtime.logs import log
-from knfleet.web import guard
+from knfleet.web import drawing, guard
 from knfleet.web.forms import Desk
 from knfleet.web.login import Door
 from knfleet.web.looking import Sources
@@ -53,6 +53,7 @@ class Dashboard:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        await asyncio.to_thread(drawing.prepare)
         runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=CLOSE_SECONDS)
         await runner.setup()
         try:

@@ -18,6 +18,8 @@ from knfleet.web.sight import EVERYTHING, Sight
 
 SESSIONS = 500
 """So many at once; the one that was idle for longest makes room."""
+STREAMS = 100
+"""So many pages can one session have open."""
 SWEEP_SECONDS = 15.0
 
 
@@ -38,6 +40,8 @@ class Session(Struct, eq=False):
     """When the hub was last asked what the user may see."""
     said: str = ""
     """What is to be told on the next page."""
+    streams: int = 0
+    """How many pages are open."""
 
     def __repr__(self) -> str:
         return f"Session({self.user!r})"

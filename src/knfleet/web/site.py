@@ -14,7 +14,7 @@ from knfleet.web.live import Live
 from knfleet.web.looking import Looking, Sources
 from knfleet.web.pages import Page
 from knfleet.web.places import Place, place_of
-from knfleet.web.sessions import Session, Sessions
+from knfleet.web.sessions import STREAMS, Session, Sessions
 from knfleet.web.settings import WebSettings
 from knfleet.web.sight import sight_of
 from knfleet.web.streaming import stream
@@ -122,7 +122,7 @@ class Site:
         if place.name == "overview":
             return views.overview(fleet, place)
         if place.name == "versions":
-            return views.versions(fleet, place, self.sources.installable())
+            return views.versions(fleet, place, self.sources.installable(fleet))
         return views.cluster(fleet, place)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
@@ -132,7 +132,7 @@ class Site:
         place = place_of(at.path, dict(parse_qsl(at.query)))
         if place is None:
             raise web.HTTPNotFound(text=NOT_THERE)
-        if self.live.is_full:
+        if self.live.is_full or session.streams >= STREAMS:
             raise web.HTTPServiceUnavailable(text="Too many pages are open; close some.")
         await self.look(session)
         looking = self.looking(place, session)
@@ -144,14 +144,19 @@ class Site:
                 raise web.HTTPNotFound(text=NOT_THERE)
             going_on = partial(self.may_go_on, session)
             sending = stream(request, channel, self.live, may_go_on=going_on)
-            if looking is None:
-                return await sending
-            return await beside(looking, sending)
+            session.streams += 1
+            try:
+                return await (sending if looking is None else beside(looking, sending))
+            finally:
+                session.streams -= 1
 
     async def may_go_on(self, session: Session) -> bool:
         """Whether a stream still shows what its viewer may see."""
         if not self.sessions.is_open(session):
             return False
+        if session.is_owner:
+            # Whoever started the dashboard may leave it on a screen.
+            self.sessions.find(session.id)
         try:
             return not await self.look(session)
         except web.HTTPUnauthorized:

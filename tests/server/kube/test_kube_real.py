@@ -94,6 +94,27 @@ async def test_an_object_lives(hub: Client, namespace: str) -> None:
     assert (raised.value.code, raised.value.reason) == (404, "NotFound")
 
 
+async def test_an_apply_may_answer_with_metadata_alone(hub: Client, namespace: str) -> None:
+    """It is applied as a whole, and the answer has the kind that was asked about."""
+    manifest = config_map(namespace, x="1")
+
+    answer = await hub.apply(CONFIG_MAPS, manifest, metadata_only=True)
+    whole = await hub.get(CONFIG_MAPS, "a", namespace)
+
+    assert "data" not in answer
+    assert (answer["kind"], answer["metadata"]) == ("ConfigMap", whole["metadata"])
+    assert whole["data"] == {"x": "1"}
+
+
+async def test_an_apply_refuses_fields_that_no_server_knows(hub: Client, namespace: str) -> None:
+    """A mistake in a manifest is told, not dropped."""
+    wrong = deployment(namespace, "one")
+    wrong["spec"]["replica"] = 3
+
+    with pytest.raises(KubeError, match="replica"):
+        await hub.apply(DEPLOYMENTS, wrong)
+
+
 def deployment(namespace: str, *names: str) -> Object:
     """A Deployment with some containers."""
     containers = [{"name": name, "image": f"{name}:1"} for name in names]

@@ -30,6 +30,7 @@ from tests.unit.apply.objects import (
     manifest,
     namespace,
     seen,
+    service,
 )
 
 CONTEXT = Context(SET.id)
@@ -203,6 +204,15 @@ def test_waves_are_in_order_of_need() -> None:
     hook["rules"] = []
     plan = make_plan(desired_set(thing, config), {}, CONTEXT)
     assert Wave.GATED not in plan.waves
+
+
+def test_what_takes_longest_is_written_first_in_its_wave() -> None:
+    """Jobs and pods go on while the rest is written; the rest stays in order."""
+    objects = [service("b"), service("a"), deployment("d"), job("j")]
+
+    plan = make_plan(desired_set(*objects), {}, CONTEXT)
+
+    assert [step.desired.ref.name for step in plan.waves[Wave.WORK]] == ["j", "d", "b", "a"]
 
 
 def test_a_conversion_webhook_gates_its_kind() -> None:

@@ -18,7 +18,7 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.clusterset import CLUSTER_SETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.api.meta import Object
+from knfleet.api.meta import Key, Object
 from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet
 from knfleet.fleet.views import CSRS
@@ -135,6 +135,7 @@ async def test_a_cluster_that_is_no_hub(tmp_path: Path) -> None:
         ("get", "clusters", "lodon"),
         ("accept", "--clusters", "lodon"),
         ("clusterset", "set", "europe", "--clusters", "lodon"),
+        ("detach", "rome", "lodon"),
         ("doctor", "lodon"),
         ("status", "lodon"),
     ],
@@ -150,6 +151,8 @@ async def test_a_wrong_cluster_name(tmp_path: Path, command: tuple[str, ...]) ->
             hub.put(resource, {**made, "metadata": {"name": name}})
         path = kubeconfig(tmp_path, servers.url("hub"))
         text = await asyncio.to_thread(told, *command, "--kubeconfig", str(path))
+
+        assert Key("", "rome") in hub.objects[CLUSTERS]
 
     assert "lodon" in text
     assert "did you mean london?" in text

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from knfleet.apply.refs import Ref
 from knfleet.cli.main import knfleet
 from knfleet.cli.plan import show
-from knfleet.cli.plantext import field_text, names, plans_text, wide
+from knfleet.cli.plantext import change_lines, field_text, names, plans_text, wide
 from knfleet.kube.yaml import load
 from knfleet.overview.differences import FieldChange
 from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem
@@ -87,6 +87,30 @@ def test_one_that_fails_hides_no_other() -> None:
 def test_values_stand_on_one_line(change: FieldChange, text: str) -> None:
     """Long ones are cut, those of Secrets are not there at all."""
     assert field_text(change) == text
+
+
+def test_of_long_texts_only_the_lines_that_differ_are_shown() -> None:
+    """And not too many of them."""
+    before = "\n".join(["same", "old", *map(str, range(20)), "same"])
+    after = "same\nnew\nsame"
+    change = ObjectChange(
+        Act.CHANGE,
+        Ref("", "ConfigMap", "a", "b"),
+        (FieldChange("data.short", "a\n---\n", "a\nc\n"), FieldChange("data.long", before, after)),
+    )
+
+    lines = list(change_lines(change))
+
+    assert lines[:6] == [
+        "  change  ConfigMap a/b",
+        "      data.short:",
+        "        - ---",
+        "        + c",
+        "      data.long:",
+        "        - old",
+    ]
+    assert lines[-1] == "        … and 14 more lines; -o json shows all"
+    assert not [line for line in lines if "same" in line]
 
 
 def test_wide_has_a_row_for_each_field_with_whole_values() -> None:

@@ -18,7 +18,7 @@ from knfleet.overview.planning import changes_of, detour, new_images, spec_chang
 from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem, Seal
 from knfleet.overview.prospects import KINDS, Subject
 from knfleet.overview.saved import PlanFileError, load, movements, save
-from knfleet.overview.subjects import choose, patch_of, with_version, written
+from knfleet.overview.subjects import choose, guarded_patch_of, with_version, written
 from knfleet.overview.trials import Trial, waits
 from tests.unit.apply.objects import (
     SET,
@@ -236,7 +236,7 @@ def test_a_custom_resource_is_written_only_as_it_was_seen() -> None:
     wanted = {**before.manifest, "spec": {"version": "1.23"}}
     wanted["metadata"] = {**wanted["metadata"], "labels": {"a/b": "c"}}
 
-    assert patch_of(Subject(before.kind, wanted, before.live)) == [
+    assert guarded_patch_of(Subject(before.kind, wanted, before.live)) == [
         {"op": "test", "path": "/metadata/uid", "value": "u1"},
         {"op": "test", "path": "/metadata/generation", "value": 3},
         {"op": "add", "path": "/metadata/labels", "value": {"a/b": "c"}},

@@ -11,8 +11,9 @@ from tests.unit.runtime.clocks import HandClock
 from knfleet.api.core import PODS
 from knfleet.api.meta import HUB, ClusterName, Key, Request
 from knfleet.kube.options import Observer
+from knfleet.runtime.binding import Bind, bind_host
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
-from knfleet.runtime.health import Bind, Health, bind_host
+from knfleet.runtime.health import Health
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import QueueOptions
 

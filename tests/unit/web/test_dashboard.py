@@ -11,6 +11,7 @@ from knfleet.api.core import EVENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative.kinds import PAUSED, TRIGGER
+from knfleet.web.sessions import STREAMS
 from tests import dashboards
 from tests.dashboards import Running
 from tests.unit.web.conftest import FakeHub
@@ -147,6 +148,15 @@ async def test_pages_that_show_the_same_share_one_drawing(running: Running, fake
     assert channels == 1
     assert all(each == patches[0] for each in patches)
     assert running.feed.revision - running.feed.computed == before
+
+
+async def test_one_session_opens_only_so_many_pages(running: Running):
+    """Nobody takes all streams for themselves."""
+    async with running.visitor() as visitor:
+        (session,) = running.dashboard.sessions.sessions.values()
+        session.streams = STREAMS
+
+        assert "Too many pages" in await text(visitor, "/live?at=/", 503)
 
 
 async def test_an_installation_that_is_deleted_is_told_as_gone(running: Running, fake_hub: FakeHub):

@@ -3,9 +3,12 @@
 A pod's reported address is 198.19.x.y, from a range reserved for tests, because the API server
 refuses loopback addresses in EndpointSlices; nothing ever dials it. A real pod listens on
 127.<net>.x.y with the same last two octets, so that pods of all clusters can use the same ports.
+Clusters of other sets on the same machine have the same nets: where one begins follows from the
+port of its API server, which no two have.
 """
 
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -16,6 +19,8 @@ PREFIX = "198.19."
 NODE_ADDRESS = "198.19.255.254"
 KUBELET_PORT = 10250
 FIRST, LAST = 257, 254 * 256
+BLOCK = 61
+"""So many pods of two clusters whose ports are neighbours have no number in common."""
 
 
 class PodAddress(Struct, frozen=True):
@@ -39,14 +44,20 @@ def index_of(reported: str) -> int | None:
     return int(high) * 256 + int(low)
 
 
+def first_for(server: str) -> int:
+    """The first number for the pods of the cluster whose API server has this address."""
+    port = urlsplit(server).port or 0
+    return FIRST + port * BLOCK % (LAST - FIRST)
+
+
 class Addresses:
     """Who has which address; a pod keeps the one that its status shows."""
 
-    def __init__(self, loopback_net: int) -> None:
+    def __init__(self, loopback_net: int, first: int = FIRST) -> None:
         self.loopback_net = loopback_net
         self.by_uid: dict[str, int] = {}
         self.taken: set[int] = set()
-        self.following = FIRST
+        self.following = first
 
     def of(self, pod: Object) -> PodAddress:
         """The pod's address, chosen now if it has none."""

@@ -9,7 +9,7 @@ import structlog
 from knfleet.api.core import SERVICES
 from knfleet.api.meta import Key, Object
 from knfleet.dev.egress import Dial, Egress, Refuse, Serve, Way
-from knfleet.dev.node.addresses import NODE_ADDRESS
+from knfleet.dev.node.addresses import NODE_ADDRESS, Addresses, first_for
 from knfleet.dev.node.annotations import WebhookBehaviour, webhook_behaviour
 from knfleet.dev.node.cabundles import CaBundles
 from knfleet.dev.node.certificates import Authority
@@ -43,9 +43,8 @@ class Machine:
         self.config = config
         self.node = NodeObject(client, config.node)
         host = Host(config.pods_folder, config.api_server, config.images, prober)
-        self.pods = Pods(
-            client, host, node=self.node, loopback_net=config.loopback_net, group=group
-        )
+        addresses = Addresses(config.loopback_net, first_for(config.api_server))
+        self.pods = Pods(client, host, node=self.node, addresses=addresses, group=group)
         self.services = Informer(client, SERVICES, trim=without_managed_fields)
         self.network = Network(
             self.services.items, self.pods.in_namespace, self.pods.informer.items

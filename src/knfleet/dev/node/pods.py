@@ -86,7 +86,7 @@ class Pods:
         host: Host,
         *,
         node: NodeObject,
-        loopback_net: int,
+        addresses: Addresses,
         group: asyncio.TaskGroup,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -95,7 +95,7 @@ class Pods:
         self.node = node
         self.group = group
         self.now = now
-        self.addresses = Addresses(loopback_net)
+        self.addresses = addresses
         self.real: dict[str, RealPod] = {}
         """Pods with processes, by identity."""
         self.closing = False

@@ -1,7 +1,9 @@
 """Addresses of pods."""
 
+from itertools import pairwise
+
 from knfleet.api.meta import Object
-from knfleet.dev.node.addresses import Addresses, PodAddress
+from knfleet.dev.node.addresses import Addresses, PodAddress, first_for
 
 
 def pod(uid: str, address: str = "") -> Object:
@@ -38,3 +40,13 @@ def test_every_address_is_used_once_and_again_after_release() -> None:
     assert len(seen) == 3000
     assert not {each.rpartition(".")[2] for each in seen} & {"0", "255"}
     assert addresses.taken == set()
+
+
+def test_clusters_of_other_sets_begin_elsewhere() -> None:
+    """Their ports differ, so that their pods can listen on one machine at the same time."""
+    firsts = [first_for(f"https://127.0.0.1:{port}") for port in range(20000, 21000)]
+
+    assert len(set(firsts)) == 1000
+    for one, other in pairwise(firsts):
+        assert abs(one - other) >= 61
+    assert Addresses(70, firsts[1]).of(pod("a")) != Addresses(70, firsts[0]).of(pod("a"))
