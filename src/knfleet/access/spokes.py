@@ -21,7 +21,7 @@ from knfleet.access.reasons import (
     AccessError,
 )
 from knfleet.access.resolver import Access, check_health, resolve
-from knfleet.access.session import Setup, Timing
+from knfleet.access.setup import Setup, Timing
 from knfleet.access.spoke import Live, Spoke, not_yet_resolved, provider_closed
 from knfleet.access.states import SpokeState
 from knfleet.api.inventory import PROFILES, ClusterProfile
