@@ -12,6 +12,7 @@ N ?= 100
 CHAOS_MINUTES ?= 60
 CHAOS_SEED ?=
 CHAOS_SPOKES ?= 4
+REPLICAS ?= 1
 
 .PHONY: help
 help: ## list the targets
@@ -120,7 +121,7 @@ bench-timeline: $(READY) ground ## show every kind of request of an installation
 
 .PHONY: scale
 scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)
-	@$(BIN)/python -m bench.scale --spokes $(N) $(ARGS)
+	@$(BIN)/python -m bench.scale --spokes $(N) --replicas $(REPLICAS) $(ARGS)
 
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again

@@ -1,11 +1,13 @@
 """One operator and many spokes: what it costs to install, restart, change, be disturbed and idle.
 
     python -m bench.scale [--spokes 100] [--plugin secretreader|script] [--real] [--json FILE]
+    python -m bench.scale --replicas 3 …
 
 The hub is a real API server with a ClusterProfile and a KnativeServing for each spoke; the spokes
-are fake API servers, each with a port, a CA and a token, in processes of their own. CPU is told in
-seconds of a core, since the spokes share this machine with what is measured. Everything has a time
-limit, and nothing is left afterwards.
+are fake API servers, each with a port, a CA and a token, in processes of their own. With replicas,
+the spokes are shared; one is killed, and another joins. CPU is told in seconds of a core, since the
+spokes share this machine with what is measured. Everything has a time limit, and nothing is left
+afterwards.
 """
 
 import argparse
@@ -15,11 +17,12 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.requests import READS, WRITES, by_verb, requests
+from tests.fakes.farm import overlapping
 from tests.fleet import small_release
 from tests.ground import Pool
 from tests.peers.goproject import go_project
@@ -34,6 +37,8 @@ DOWN_SECONDS = 12.0
 UP_SECONDS = 8.0
 GOALS = {
     ("restart to steady", "s"): 60.0,
+    ("one joined", "s"): 20.0,
+    ("one killed", "s"): 20.0,
     ("idle", "RSS per spoke, MiB"): 1.0,
     ("idle", "CPU, % of a core"): 10.0,
 }
@@ -42,8 +47,10 @@ GOALS = {
 class Table:
     """The figures of all phases."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, keep: Callable[[dict[str, Figures]], None]) -> None:
         self.stage = stage
+        self.keep = keep
+        """Is given all that is known after each phase, for a run may be stopped at any time."""
         self.phases: dict[str, Figures] = {}
 
     @asynccontextmanager
@@ -72,11 +79,12 @@ class Table:
         figures["RSS, MiB"] = after.memory_bytes / MIB
         figures["load"] = os.getloadavg()[0]
         print(name, {key: round(value, 2) for key, value in figures.items()}, flush=True)
+        self.keep(self.phases)
 
 
-async def measure(stage: Stage, limit: float, *, idle_seconds: float) -> dict[str, Figures]:
+async def measure(table: Table, limit: float, *, idle_seconds: float) -> None:
     """All phases, one after the other."""
-    table = Table(stage)
+    stage = table.stage
     await stage.start()
     await stage.hub.client.version()
     async with table.phase("empty"):
@@ -99,7 +107,41 @@ async def measure(stage: Stage, limit: float, *, idle_seconds: float) -> dict[st
         figures["CPU, % of a core"] = 100 * used.cpu_seconds / seconds
         memory = stage.cost().memory_bytes / MIB
         figures["RSS per spoke, MiB"] = (memory - empty) / stage.size
-    return table.phases
+
+
+async def measure_shared(table: Table, limit: float, *, replicas: int) -> None:
+    """What several operators do that share the spokes, when another joins and one is killed.
+
+    A change is made everywhere only when every spoke is somebody's again.
+    """
+    stage = table.stage
+    for number in range(replicas):
+        await stage.start("--share-spokes", number=number)
+    await stage.shared_by(replicas, limit)
+    async with table.phase("install all") as figures:
+        figures["s"] = await stage.install(limit)
+        await stage.steady(limit)
+        shares = [len(share) for share in (await stage.shares()).values()]
+        figures["smallest share"], figures["largest share"] = min(shares), max(shares)
+    async with table.phase("one joined") as figures:
+        began = time.monotonic()
+        await stage.start("--share-spokes", number=replicas)
+        figures["all agree, s"] = await stage.shared_by(replicas + 1, limit)
+        await stage.change("joined", limit)
+        figures["s"] = time.monotonic() - began
+        await stage.steady(limit)
+    async with table.phase("one killed") as figures:
+        began = time.monotonic()
+        victim, *stage.operators = stage.operators
+        await victim.kill()
+        await stage.change("killed", limit)
+        figures["s"] = time.monotonic() - began
+        figures["all agree, s"] = figures["s"] + await stage.shared_by(replicas, limit)
+        await stage.steady(limit)
+    written = await stage.farm.written()
+    both = overlapping(written)
+    print(f"{sum(each.count for each in written)} writes by {len({each.who for each in written})}")
+    assert not both, f"spokes that two wrote on at the same time: {both}"
 
 
 async def flap(stage: Stage, limit: float) -> Figures:
@@ -130,7 +172,9 @@ async def flap(stage: Stage, limit: float) -> Figures:
     }
 
 
-async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Figures]:
+async def run(
+    arguments: argparse.Namespace, folder: Path, keep: Callable[[dict[str, Figures]], None]
+) -> dict[str, Figures]:
     """Set the stage, and measure."""
     if arguments.real:
         releases = (await go_project(Printed())).kodata
@@ -148,7 +192,12 @@ async def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Figures]
             if arguments.latency:
                 await stage.farm.slow(arguments.latency / 1000)
             limit = 120 + arguments.spokes * 1.5
-            return await measure(stage, limit, idle_seconds=arguments.idle)
+            table = Table(stage, keep)
+            if arguments.replicas > 1:
+                await measure_shared(table, limit, replicas=arguments.replicas)
+            else:
+                await measure(table, limit, idle_seconds=arguments.idle)
+            return table.phases
     finally:
         pool.close()
 
@@ -183,6 +232,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure one operator with many spokes.")
     parser.add_argument("--spokes", type=int, default=100)
+    parser.add_argument("--replicas", type=int, default=1, help="operators that share the spokes")
     parser.add_argument("--plugin", choices=("secretreader", "script"), default="secretreader")
     parser.add_argument("--real", action="store_true", help="Knative's own release, with Kourier")
     parser.add_argument("--latency", type=float, default=0, help="of spokes, in milliseconds")
@@ -190,14 +240,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to keep all figures")
     arguments = parser.parse_args()
     before = os.getloadavg()
+    result = {name: getattr(arguments, name) for name in ("spokes", "replicas", "plugin")}
+
+    def keep(phases: dict[str, Figures]) -> None:
+        if arguments.json is not None:
+            known = {**result, "phases": phases, "load": [before, os.getloadavg()]}
+            arguments.json.write_text(json.dumps(known, indent=2) + "\n")
+
     with tempfile.TemporaryDirectory(prefix="knfleet-scale-") as folder:
-        phases = asyncio.run(run(arguments, Path(folder)))
-    after = os.getloadavg()
-    print(f"{table(phases)}\n\n{arguments.spokes} spokes, {arguments.plugin};", end=" ")
-    print(f"load {before[0]:.1f} before, {after[0]:.1f} after; {os.cpu_count()} cores")
-    if arguments.json is not None:
-        result = {"spokes": arguments.spokes, "plugin": arguments.plugin, "phases": phases}
-        arguments.json.write_text(json.dumps(result | {"load": [before, after]}, indent=2) + "\n")
+        phases = asyncio.run(run(arguments, Path(folder), keep))
+    print(f"{table(phases)}\n\n{', '.join(f'{key}: {value}' for key, value in result.items())};")
+    print(f"load {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after; {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

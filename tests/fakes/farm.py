@@ -8,10 +8,11 @@ and ends with its parent. `Farm` is the parent's side.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -232,6 +233,23 @@ class Farm:
         """What serving has cost so far."""
         times = [psutil.Process(pid).cpu_times() for pid in self.pids]
         return sum(each.user + each.system for each in times)
+
+
+def by_spoke(written: list[Written]) -> dict[str, list[Written]]:
+    """Who wrote on each spoke, in order of time."""
+    found: defaultdict[str, list[Written]] = defaultdict(list)
+    for each in sorted(written, key=lambda each: each.first):
+        found[each.spoke].append(each)
+    return found
+
+
+def overlapping(written: list[Written]) -> list[str]:
+    """Spokes on which one began to write before another had ended."""
+    return [
+        spoke
+        for spoke, writers in by_spoke(written).items()
+        if any(one.last >= other.first for one, other in itertools.pairwise(writers))
+    ]
 
 
 async def ask(path: Path, order: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from tests.fakes.server import server_context
 from tests.waiting import until
 
 from knfleet.access.providers import ProviderFile
-from knfleet.access.session import Timing
+from knfleet.access.setup import Timing
 from knfleet.access.spokes import Policy, Spokes
 from knfleet.access.states import Phase, SpokeState
 from knfleet.api.core import NAMESPACES

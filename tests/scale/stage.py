@@ -5,6 +5,7 @@ import base64
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.fakes.farm import Farm, Place, a_farm
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Lent
 
-from knfleet.api.core import NAMESPACES, SECRETS
+from knfleet.api.core import LEASES, NAMESPACES, SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
@@ -24,6 +25,7 @@ from knfleet.apply.parts import items, part
 from knfleet.dev.folder import write_private
 from knfleet.kube.client import Client, Options
 from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.runtime.sharing import MEMBER, View, view_of
 
 FLEET = "fleet"
 HOME = "knative-serving"
@@ -241,6 +243,29 @@ class Stage:
         await self.start(*flags)
         return await self.steady(seconds) - began
 
+    async def shared_by(self, count: int, seconds: float) -> float:
+        """Wait until so many members have published that they are all there is; how long it took.
+
+        Operators that were killed are members until the others know better.
+        """
+        began = time.monotonic()
+        while not is_shared_by(await self.views(), count):
+            assert time.monotonic() - began < seconds, f"not shared by {count} in {seconds:g} s"
+            await asyncio.sleep(LOOK_SECONDS)
+        return time.monotonic() - began
+
+    async def views(self) -> dict[str, View]:
+        """The views that members have published, by their Leases."""
+        leases = await self.hub.client.list(LEASES, FLEET, labels=f"{MEMBER}=operator")
+        return {each["metadata"]["name"]: view_of(each) for each in leases.items}
+
+    async def shares(self) -> dict[str, set[str]]:
+        """The spokes of each operator that wrote."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for each in await self.farm.written():
+            found[each.who].add(each.spoke)
+        return found
+
     async def all_ready(self, seconds: float) -> None:
         """Wait until all custom resources are ready as they are wanted."""
         try:
@@ -267,6 +292,14 @@ class Stage:
                 return counts.busy_at
             assert time.monotonic() < deadline, f"not steady in time: {counts}"
             await asyncio.sleep(LOOK_SECONDS)
+
+
+def is_shared_by(views: dict[str, View], count: int) -> bool:
+    """Whether so many members agree that they are all there is."""
+    return any(
+        len(view) == count and all(views.get(name) == view for name in view)
+        for view in views.values()
+    )
 
 
 def manifest(api_version: str, kind: str, key: Key) -> Object:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from knfleet.access import reasons
-from knfleet.access.session import Timing
+from knfleet.access.setup import Timing
 from knfleet.access.spokes import Policy
 from knfleet.access.states import Phase
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS

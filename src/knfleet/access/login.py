@@ -15,13 +15,39 @@ from knfleet.runtime.turns import Turns
 
 AHEAD_SECONDS = 60.0
 """How long before a credential is needed the next one is fetched, at most."""
+MOMENT_SECONDS = 0.5
+"""How old what is known of a program may be."""
+
+
+class Programs:
+    """What the programs of plugins look like; a thousand spokes have the same one as a rule."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[float, object]] = {}
+
+    def stamp(self, plugin: ExecPlugin) -> object:
+        """What a program looked like less than a moment ago."""
+        now = asyncio.get_running_loop().time()
+        known = self.seen.get(plugin.command)
+        if known is not None and now - known[0] < MOMENT_SECONDS:
+            return known[1]
+        return self.look(plugin)
+
+    def look(self, plugin: ExecPlugin) -> object:
+        """What a program looks like now."""
+        stamp = program_stamp(plugin)
+        self.seen[plugin.command] = (asyncio.get_running_loop().time(), stamp)
+        return stamp
 
 
 class PluginRuns:
     """The plugin of one spoke as a source of credentials, with what is known about its runs."""
 
-    def __init__(self, plugin: ExecPlugin, turns: Turns, run: Run = run) -> None:
+    def __init__(
+        self, plugin: ExecPlugin, turns: Turns, run: Run = run, programs: Programs | None = None
+    ) -> None:
         self.plugin = plugin
+        self.programs = programs or Programs()
         self.turns = turns
         self.run = run
         self.count = 0
@@ -39,7 +65,7 @@ class PluginRuns:
     async def fetch(self) -> Credential:
         """Run the plugin."""
         loop = asyncio.get_running_loop()
-        self.stamp = program_stamp(self.plugin)
+        self.stamp = self.programs.look(self.plugin)
         self.count += 1
         self.running_since = started = loop.time()
         try:
@@ -60,7 +86,7 @@ class PluginRuns:
 
     def is_other_program(self) -> bool:
         """Whether the program was replaced since it was run."""
-        return self.count > 0 and program_stamp(self.plugin) != self.stamp
+        return self.count > 0 and self.programs.stamp(self.plugin) != self.stamp
 
     def wants_run(self) -> bool:
         """Whether it is time for the next credential, before anybody waits for it."""

@@ -22,9 +22,10 @@ from knfleet.api.core import (
 from knfleet.api.meta import Object, Resource
 from knfleet.kube import versions
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Forbidden, KubeError, NotFound
+from knfleet.kube.errors import BadAnswer, Forbidden, KubeError, NotFound
 
 KUBE_SYSTEM = "kube-system"
+KUBE_SYSTEM_PATH = NAMESPACES.path("", KUBE_SYSTEM)
 REVIEW_GROUP = "authorization.k8s.io"
 RULES_REVIEWS = Resource(
     REVIEW_GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False
@@ -69,6 +70,21 @@ class Rule(Struct, rename="camel"):
         return all(one in given or "*" in given for one, given in wanted)
 
 
+class Identity(Struct):
+    """The metadata by which an object is known."""
+
+    uid: str = ""
+
+
+class Identified(Struct):
+    """An object of which only that is read."""
+
+    metadata: Identity
+
+
+read_identity = msgspec.json.Decoder(Identified).decode
+
+
 class Seen(Struct, frozen=True):
     """What a spoke said about itself."""
 
@@ -109,6 +125,14 @@ async def kube_system_uid(client: Client, deadline: float) -> str:
     except (Forbidden, NotFound):
         return ""
     return str(found["metadata"].get("uid", ""))
+
+
+def uid_in(namespace: bytes) -> str:
+    """The uid of a namespace that a server has answered with."""
+    try:
+        return read_identity(namespace).metadata.uid
+    except msgspec.DecodeError as error:
+        raise BadAnswer(f"namespace {KUBE_SYSTEM}: not a Kubernetes answer: {error}") from error
 
 
 async def missing_rights(client: Client, deadline: float) -> tuple[Right, ...]:

@@ -11,19 +11,24 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from msgspec import Struct
-
 from knfleet.access.login import PluginRuns
-from knfleet.access.preflight import Seen, kube_system_uid, look, objection
+from knfleet.access.preflight import (
+    KUBE_SYSTEM_PATH,
+    Seen,
+    kube_system_uid,
+    look,
+    objection,
+    uid_in,
+)
 from knfleet.access.reasons import (
     ACCESS_PROVIDER_FAILED,
     REMOTE_CLIENT_CREATION_FAILED,
     AccessError,
 )
 from knfleet.access.resolver import Access
+from knfleet.access.setup import Setup
 from knfleet.access.states import Phase, Verdict, cluster_name, failure, replaced
 from knfleet.api.meta import ClusterName, Key, Resource
-from knfleet.kube import versions
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import (
@@ -34,53 +39,10 @@ from knfleet.kube.errors import (
     Unanswered,
     Unauthorized,
 )
-from knfleet.kube.options import SILENT, Observer, Use
-from knfleet.kube.process import Run, run
+from knfleet.kube.options import Use
+from knfleet.kube.pulse import Pulse
 from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
-from knfleet.runtime.turns import Turns
-
-
-class Timing(Struct, frozen=True):
-    """How often, and how long, in seconds."""
-
-    probe: float = 10.0
-    """Between two probes of a spoke that is up, at least."""
-    spread: float = 0.3
-    """At most so much longer, so that spokes that came up together are not probed together."""
-    soonest: float = 1.0
-    """Between two probes when something went wrong in between."""
-    answer: float = 4.0
-    """How long a probe may take, unless the spoke is known to be slow."""
-    slow_answer: float = 12.0
-    """How long a probe of a slow spoke may take."""
-    connect: float = 10.0
-    """How long each request of a new connection may take."""
-    retry: float = 0.5
-    """The longest wait after the first failure; it doubles with each further one."""
-    retry_limit: float = 10.0
-    plugin_retry_limit: float = 15.0
-    patience: float = 10.0
-    """How long somebody who wants to use a spoke waits for a connection that is being made."""
-    look: float = 1.0
-    """How often to see whether a plugin that failed was replaced."""
-
-
-class Setup(Struct, frozen=True):
-    """What all sessions are made with; nothing in it can be held by one of them."""
-
-    turns: Turns
-    """Plugins that are started at once."""
-    connecting: Turns
-    """Connections that are made at once."""
-    observe: Observer = SILENT
-    before_write: Callable[[], None] = lambda: None
-    minimum: str = versions.MINIMUM
-    """The oldest Kubernetes that is accepted."""
-    timing: Timing = Timing()
-    run: Run = run
-    """How plugins are run."""
-
 
 NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
 """Why a watch breaks off when the spoke may have gone."""
@@ -94,11 +56,17 @@ class Session:
         self.access = access
         self.setup = setup
         self.stirred = stirred
-        self.runs = PluginRuns(access.plugin, setup.turns, setup.run)
-        options = Options(observe=self, before_write=setup.before_write, gate=self)
+        self.runs = PluginRuns(access.plugin, setup.turns, setup.run, setup.programs)
+        options = Options(
+            user_agent=setup.user_agent,
+            observe=self,
+            before_write=setup.before_write,
+            gate=self,
+        )
         connection = Connection(cluster_name(profile), access.endpoint, self.runs)
         self.client = Client(connection, options)
         self.probing = self.client.urgent
+        self.pulse = Pulse(self.client.transport, KUBE_SYSTEM_PATH)
         self.login = self.client.transport.login
         self.verdict = Verdict(Phase.CONNECTING)
         self.seen: Seen | None = None
@@ -145,6 +113,7 @@ class Session:
                 else:
                     await self.pause()
         finally:
+            self.pulse.close()
             await self.client.close()
 
     def end(self, why: AccessError) -> None:
@@ -221,6 +190,7 @@ class Session:
         if self.answering or self.failures == 1:
             log.warning("spoke cannot be used", profile=str(self.profile), error=verdict.message)
         self.answering = False
+        self.pulse.close()
         self.client.transport.cut()
         self.move(verdict)
 
@@ -252,17 +222,32 @@ class Session:
 
     async def stay_up(self) -> None:
         """Probe until a probe fails; meanwhile fetch credentials before they are needed."""
-        timing = self.setup.timing
+        timing, loop = self.setup.timing, asyncio.get_running_loop()
+        probed_at = loop.time()
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(self.keep_login())
+            renewing: asyncio.Task[None] | None = None
             while self.answering:
                 spread = random.uniform(0, timing.spread)  # noqa: S311  no secret
-                await self.wait_woken(timing.probe - timing.soonest + spread)
+                await self.wake_at(probed_at + timing.probe + spread)
+                if (early := probed_at + timing.soonest - loop.time()) > 0:
+                    await asyncio.sleep(early)
                 self.woken.clear()
+                if (renewing is None or renewing.done()) and self.runs.wants_run():
+                    renewing = group.create_task(self.renew_login())
+                probed_at = loop.time()
                 await self.probe()
                 if self.answering:
-                    await asyncio.sleep(timing.soonest)
-            keeping.cancel()
+                    await self.pulse.open(timing.answer)
+            if renewing is not None:
+                renewing.cancel()
+
+    async def wake_at(self, when: float) -> None:
+        """Wait until somebody is in a hurry, or it is time; cheaper than a time limit."""
+        alarm = asyncio.get_running_loop().call_at(when, self.woken.set)
+        try:
+            await self.woken.wait()
+        finally:
+            alarm.cancel()
 
     async def probe(self) -> None:
         """Ask once whether the spoke is there, and still the same."""
@@ -272,7 +257,7 @@ class Session:
         started, troubles = loop.time(), self.troubles
         deadline = min(timing.slow_answer, max(timing.answer, 2 * self.latency))
         try:
-            uid = await kube_system_uid(self.probing, deadline)
+            uid = await self.current_uid(deadline)
         except Throttled:
             # An answer, if not the one that was asked for.
             self.contact()
@@ -291,15 +276,22 @@ class Session:
             self.cleared = troubles
             self.wake()
 
-    async def keep_login(self) -> None:
-        """Fetch each credential while the one before still serves."""
-        while True:
-            await asyncio.sleep(min(self.setup.timing.probe, 5.0))
-            if self.runs.wants_run():
-                outcome = await self.login.shared_refresh()
-                if isinstance(outcome, KubeError):
-                    log.warning("next login failed", profile=str(self.profile), error=str(outcome))
-                    await asyncio.sleep(self.setup.timing.plugin_retry_limit)
+    async def current_uid(self, deadline: float) -> str:
+        """The uid of the cluster that is there; cheaply as long as nothing went wrong."""
+        if self.doubt:
+            # Where a connection leads that was made before says nothing about the next one.
+            self.pulse.close()
+        body = await self.pulse.ask(deadline)
+        if body is not None:
+            return uid_in(body)
+        return await kube_system_uid(self.probing, deadline)
+
+    async def renew_login(self) -> None:
+        """Fetch the next credential while the one before still serves."""
+        outcome = await self.login.shared_refresh()
+        if isinstance(outcome, KubeError):
+            log.warning("next login failed", profile=str(self.profile), error=str(outcome))
+            await asyncio.sleep(self.setup.timing.plugin_retry_limit)
 
     def contact(self) -> None:
         """The spoke answered."""

@@ -19,7 +19,8 @@ from knfleet.access.reasons import (
     AccessError,
 )
 from knfleet.access.resolver import Access
-from knfleet.access.session import Session, Setup
+from knfleet.access.session import Session
+from knfleet.access.setup import Setup
 from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, stale
 from knfleet.api.meta import ClusterName, Key
 from knfleet.kube.client import Client

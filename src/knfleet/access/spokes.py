@@ -21,7 +21,7 @@ from knfleet.access.reasons import (
     AccessError,
 )
 from knfleet.access.resolver import Access, check_health, resolve
-from knfleet.access.session import Setup, Timing
+from knfleet.access.setup import Setup, Timing
 from knfleet.access.spoke import Live, Spoke, not_yet_resolved, provider_closed
 from knfleet.access.states import SpokeState
 from knfleet.api.inventory import PROFILES, ClusterProfile
@@ -31,7 +31,7 @@ from knfleet.kube import versions
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
-from knfleet.kube.options import SILENT, Observer
+from knfleet.kube.options import SILENT, USER_AGENT, Observer
 from knfleet.kube.process import run
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Component, Lifetime, Manager
@@ -64,6 +64,8 @@ class Policy(Struct, frozen=True):
     minimum: str = versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
     timing: Timing = Timing()
+    user_agent: str = USER_AGENT
+    """By which audit logs of spokes know this process."""
 
 
 DEFAULTS = Policy()
@@ -90,11 +92,14 @@ class Spokes:
             policy.minimum,
             policy.timing,
             run if providers is None else providers.run_plugin,
+            policy.user_agent,
         )
         self.profiles = Informer(hub, PROFILES, trim=without_managed_fields)
         self.profiles.on_change(self.profile_changed)
         self.spokes: dict[Key, Spoke] = {}
         self.lifetimes: dict[Key, Lifetime] = {}
+        self.leaving: set[Lifetime] = set()
+        """What was left and may not have ended yet."""
         self.handlers: list[Callable[[Key], None]] = []
         self.stopping = asyncio.Event()
         if providers is not None:
@@ -152,6 +157,14 @@ class Spokes:
             spoke.told = nobody
             if (lifetime := self.lifetimes.pop(profile, None)) is not None:
                 lifetime.end()
+                self.leaving = {each for each in self.leaving if not each.ended.is_set()}
+                self.leaving.add(lifetime)
+
+    async def let_go(self) -> None:
+        """Wait until nothing is left of the connections that were left."""
+        while self.leaving:
+            lifetime = self.leaving.pop()
+            await lifetime.ended.wait()
 
     def start(self, profile: Key, spoke: Spoke) -> None:
         """Let a spoke live."""

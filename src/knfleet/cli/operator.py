@@ -91,6 +91,7 @@ def klog_options(command: Command) -> Command:
     help="Requests that may be sent at once before that counts.",
 )
 @switch("--disable-ha", "Run without leader election.")
+@switch("--share-spokes", "Let all replicas work, each on its part of the spokes.")
 @switch("--install-crds", "Install our custom resource definitions first.")
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
 @click.option("--health-port", type=click.IntRange(1, 65535), help="8080 when not given.")
@@ -138,6 +139,7 @@ def prepared(
     settings = replace(
         found,
         disable_ha=options["disable_ha"],
+        share_spokes=options["share_spokes"],
         install_crds=options["install_crds"],
         verbosity=options["verbosity"],
         requests_per_second=options["qps"],

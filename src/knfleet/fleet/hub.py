@@ -48,7 +48,7 @@ class Hub:
         await kinds.wait_for(client, [PROFILES, *(each.resource for each in HUB_DEFINITIONS)])
         self.fleet = join(
             self.operator.manager,
-            self.operator.writer,
+            self.operator.leading_writer,
             metrics=self.operator.metrics,
             options=self.options,
         )

@@ -5,7 +5,7 @@ then it goes. When a custom resource uses the same anchor again, it has what is 
 tombstone only goes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -42,6 +42,8 @@ class World(Struct, frozen=True):
     hub_uid: str
     resources: Mapping[str, Informer]
     """The custom resources that there are, by kind."""
+    owns: Callable[[str], bool] | None = None
+    """Whether a spoke is for this process to clean; None when all are."""
 
 
 class Cleaner:
@@ -66,9 +68,9 @@ class Cleaner:
         spokes.on_change(self.spoke_changed)
 
     def join(self, manager: Manager) -> None:
-        """Run as a part of a process, while it leads."""
+        """Run as a part of a process, while it leads, or on its share."""
         manager.add(self.stones, NAME)
-        manager.add(self, "cleaner", leading=True)
+        manager.add(self, "cleaner", leading=self.world.owns is None)
 
     async def run(self) -> None:
         """Clean from when it is known which custom resources there are."""
@@ -79,6 +81,29 @@ class Cleaner:
     def stop(self) -> None:
         """Begin nothing new."""
         self.controller.stop()
+
+    def ours(self, manifest: Object) -> Tombstone | None:
+        """What a tombstone says, if it can be read and is for this process to see to."""
+        stone, owns = read(manifest), self.world.owns
+        if stone is None:
+            key = str(Key.of(manifest))
+            log.error("a tombstone cannot be read; correct or delete it", key=key)
+        elif owns is not None and not owns(stone.profile):
+            return None
+        return stone
+
+    def take_up(self) -> None:
+        """Begin with spokes that are ours now."""
+        for manifest in self.stones.items():
+            self.controller.queue.add(Request(HUB, Key.of(manifest)))
+
+    async def let_go(self) -> None:
+        """Stop cleaning spokes that are not ours; nothing of it runs afterwards."""
+        owns = self.world.owns
+        theirs = {key for key, used in self.held.items() if owns and not owns(str(used))}
+        await self.controller.cut_off(lambda request: request.key in theirs)
+        for key in theirs:
+            self.leave(key)
 
     def cluster_of(self, request: Request) -> ClusterName:
         """Whose slot the work uses."""
@@ -98,9 +123,8 @@ class Cleaner:
         if manifest is None:
             self.leave(request.key)
             return Again.never()
-        stone = read(manifest)
+        stone = self.ours(manifest)
         if stone is None:
-            log.error("a tombstone cannot be read; correct or delete it", key=str(request.key))
             return Again.never()
         if self.is_alive(stone):
             log.info("a custom resource took its place again", key=str(request.key))

@@ -4,7 +4,7 @@ A pass follows from a new generation, a deletion, a changed annotation, a lost f
 that somebody else wrote, or a change on the target. Our own status writes cause none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -30,7 +30,7 @@ from knfleet.knative.targets import Targets
 from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.client import Client
 from knfleet.kube.informer import Change, Informer, without_managed_fields
-from knfleet.runtime.controller import Controller, ControllerOptions
+from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.events import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
@@ -43,6 +43,9 @@ PASS_SECONDS = 900.0
 AT_ONCE, TURN_SECONDS = 64, 2.0
 """So many passes are made at once; one that takes longer, as on a spoke that is slow or hangs, goes
 on without holding anybody up."""
+
+NOT_OURS_SECONDS = 1.0
+"""When to look again at a custom resource that we had, and that may be another's now."""
 
 
 class Parts(Struct, frozen=True):
@@ -57,6 +60,8 @@ class Parts(Struct, frozen=True):
     """Passes that are made at once; a thousand at once would all be late, and then fail."""
     slots: Slots = Slots()
     poll_seconds: float = POLL_SECONDS
+    owns: Callable[[str], bool] | None = None
+    """Whether what is installed at a place is for this process to see to; None when all is."""
 
 
 class KnativeController:
@@ -93,9 +98,45 @@ class KnativeController:
             tombstones=parts.tombstones,
             poll_seconds=parts.poll_seconds,
         )
-        self.controller = Controller(name, self.reconciler.reconcile, options)
+        self.owns = parts.owns
+        self.controller = Controller(name, self.reconcile, options)
         self.controller.watches(self.resources.on_change, requests=self.requests)
         parts.metrics.watch_queue(name, self.controller.queue)
+
+    async def reconcile(self, request: Request) -> Again:
+        """Bring one custom resource a step further, if it is ours."""
+        if self.is_ours(request.key):
+            return await self.reconciler.reconcile(request)
+        # One that we had may be ours again in a moment; one that is another's is let go.
+        return Again.when(request.key not in self.reconciler.records, else_after=NOT_OURS_SECONDS)
+
+    def is_ours(self, key: Key) -> bool:
+        """Whether a custom resource is for this process to see to; one that is gone always is."""
+        manifest = self.resources.get(key)
+        return self.owns is None or manifest is None or self.owns(place_of(manifest))
+
+    def take_up(self) -> None:
+        """Begin with custom resources that are ours now."""
+        for manifest in self.resources.items():
+            key = Key.of(manifest)
+            if key not in self.reconciler.records and self.is_ours(key):
+                self.controller.queue.add(Request(HUB, key))
+
+    async def let_go(self) -> None:
+        """Stop all work on custom resources that are not ours; nothing of it runs afterwards."""
+        await self.controller.cut_off(lambda request: not self.is_ours(request.key))
+        records, owns = self.reconciler.records, self.owns
+        theirs = [
+            (key, record.lifetime)
+            for key, record in records.items()
+            # Gone or not: what it had running runs until it is forgotten.
+            if owns is not None and not owns(place_of(record.manifest))
+        ]
+        for key, _ in theirs:
+            self.reconciler.forget(key)
+        for _, lifetime in theirs:
+            if lifetime is not None:
+                await lifetime.ended.wait()
 
     def cluster_of(self, request: Request) -> ClusterName:
         """Whose slot a pass uses: a spoke that hangs holds its own, and no other."""
@@ -149,10 +190,10 @@ class KnativeController:
         self.controller.stop()
 
     def join(self, manager: Manager) -> None:
-        """Run as a part of a process: watch always, act only while it leads."""
+        """Run as a part of a process: watch always, act only while it leads, or on its share."""
         manager.add(self.resources, f"{self.kind.resource.kind} informer")
         manager.add(self.events, f"{self.kind.resource.kind} events")
-        manager.add(self, f"{self.kind.resource.kind} controller", leading=True)
+        manager.add(self, f"{self.kind.resource.kind} controller", leading=self.owns is None)
 
 
 def cause(manifest: Object) -> tuple[object, ...]:

@@ -31,6 +31,7 @@ from knfleet.knative.gauges import Gauges
 from knfleet.knative.rendering import Renderer
 from knfleet.knative.serving import SERVING
 from knfleet.knative.settings import SettingError, Settings
+from knfleet.knative.shares import Shares
 from knfleet.knative.spokes import SpokeTargets
 from knfleet.knative.targets import LocalTargets
 from knfleet.knative.tombstones import Tombstones
@@ -38,6 +39,7 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.options import USER_AGENT
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
 from knfleet.runtime.binding import Bind, bind_host
@@ -45,6 +47,7 @@ from knfleet.runtime.health import Health, answer
 from knfleet.runtime.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
+from knfleet.runtime.membership import Membership
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
 from knfleet.runtime.turns import Turns
@@ -77,8 +80,12 @@ class Operator:
         )
         self.client = Client(connection, self.options)
         self.writer = self.client
-        """What controllers write with: it sends nothing while another process leads."""
+        """What controllers write with: it sends nothing while the work is another process's."""
+        self.leading_writer = self.client
+        """The same for what is the leader's, also when replicas share spokes."""
         self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
+        self.shares: Shares | None = None
+        """What of all work is ours, when replicas share it."""
         self.controllers: list[KnativeController] = []
         self.has_crds = False
         self.begun = asyncio.Event()
@@ -132,14 +139,28 @@ class Operator:
     async def elect(self) -> None:
         """Take part in the election, unless there is none."""
         if self.settings.disable_ha:
+            if self.settings.share_spokes:
+                raise SettingError("--share-spokes needs leader election; drop --disable-ha")
             return
         found = await self.config_map(self.settings.config_leader_election)
         options = LeaderOptions(configured.timing(configured.data_of(found)), observe=self.metrics)
         key = Key(self.settings.system_namespace, configured.LEASE)
         leader = Leader(self.client, key, options=options)
+        self.options = replace(self.options, user_agent=f"{USER_AGENT} {leader.identity}")
         self.manager.elect(leader)
-        self.writer = Client(self.connection, replace(self.options, before_write=leader.require))
-        self.manager.close_last(self.writer.close)
+        self.writer = self.leading_writer = self.fenced(leader.require)
+        if self.settings.share_spokes:
+            namespace = self.settings.system_namespace
+            membership = Membership(self.client, namespace, leader.identity)
+            self.manager.share(membership)
+            self.shares = Shares(membership, leader)
+            self.writer = self.fenced(self.shares.require)
+
+    def fenced(self, require: Callable[[], None]) -> Client:
+        """A client that writes only while something holds."""
+        client = Client(self.connection, replace(self.options, before_write=require))
+        self.manager.close_last(client.close)
+        return client
 
     def watch_settings(self) -> None:
         """Follow the ConfigMaps that may be changed while we run."""
@@ -178,7 +199,8 @@ class Operator:
         self.has_crds = True
         spokes = self.connect_spokes()
         hub_uid = await self.hub_uid()
-        targets = SpokeTargets(LocalTargets(self.writer), spokes, hub_uid)
+        local = LocalTargets(self.leading_writer)
+        targets = SpokeTargets(local, spokes, hub_uid, self.writer)
         parts = Parts(
             self.writer,
             targets,
@@ -188,6 +210,7 @@ class Operator:
             Turns(AT_ONCE, TURN_SECONDS),
             Slots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
+            None if self.shares is None else self.shares.owns,
         )
         self.controllers = [
             KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
@@ -197,8 +220,13 @@ class Operator:
             spokes.on_change(controller.spoke_changed)
             controller.join(self.manager)
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
-        Cleaner(parts.tombstones, spokes, World(hub_uid, resources)).join(self.manager)
+        cleaner = Cleaner(parts.tombstones, spokes, World(hub_uid, resources, parts.owns))
+        cleaner.join(self.manager)
         spokes.join(self.manager)
+        if self.shares is not None:
+            self.shares.measure(self.metrics)
+            self.shares.follow([*self.controllers, cleaner], spokes)
+            self.manager.add(Once(self.shares.lead), "local custom resources", leading=True)
         self.begun.set()
 
     def connect_spokes(self) -> Spokes:
@@ -210,6 +238,7 @@ class Operator:
             observe=self.metrics,
             before_write=self.writer.options.before_write,
             minimum=self.settings.minimum_kubernetes or configured.MINIMUM_KUBERNETES,
+            user_agent=self.options.user_agent,
         )
         return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
 

@@ -80,7 +80,7 @@ def namespace_rules() -> list[Object]:
         # Settings are read; what is left on lost spokes is noted, until it is removed.
         rule("", ("configmaps",), (*READ, "create", "delete")),
         rule("", ("secrets",), ("get",)),
-        rule("coordination.k8s.io", ("leases",), ("create", "get", "update")),
+        rule("coordination.k8s.io", ("leases",), ("create", "delete", "get", "list", "update")),
     ]
 
 

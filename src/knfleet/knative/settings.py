@@ -46,6 +46,8 @@ class Settings(Struct, frozen=True):
     metrics_port: int = METRICS_PORT
     metrics_host: str = ""
     disable_ha: bool = False
+    share_spokes: bool = False
+    """Whether all replicas work, each on its part of the spokes, and not the leader alone."""
     install_crds: bool = False
     verbosity: int = 0
     poll_seconds: float = POLL_SECONDS

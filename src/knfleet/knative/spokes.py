@@ -13,6 +13,7 @@ from knfleet.apply.desired import Owners
 from knfleet.apply.parts import part
 from knfleet.knative.kinds import TARGET_UID, annotations_of, profile_of, uid_of, was_installed
 from knfleet.knative.targets import LocalTargets, Target, TargetError
+from knfleet.kube.client import Client
 
 PASSING = frozenset({Phase.CONNECTING, Phase.CLOSED})
 """Phases that are over soon, one way or another."""
@@ -24,8 +25,12 @@ RESOURCES = {resource.kind: resource for resource in (SERVINGS, EVENTINGS)}
 class SpokeTargets:
     """The hub for local custom resources, a spoke for those that name one."""
 
-    def __init__(self, local: LocalTargets, spokes: Spokes, hub_uid: str) -> None:
+    def __init__(
+        self, local: LocalTargets, spokes: Spokes, hub_uid: str, hub: Client | None = None
+    ) -> None:
         self.local = local
+        self.hub = hub or local.client
+        """With what custom resources of spokes are written, which may be another's to write."""
         self.spokes = spokes
         self.hub_uid = hub_uid
         self.rooted: dict[str, Target] = {}
@@ -107,7 +112,7 @@ class SpokeTargets:
         patch: Object = {
             "metadata": {"uid": uid_of(manifest), "annotations": {TARGET_UID: noted}},
         }
-        await self.local.client.patch(RESOURCES[manifest["kind"]], Key.of(manifest), patch)
+        await self.hub.patch(RESOURCES[manifest["kind"]], Key.of(manifest), patch)
 
     def forget(self, manifest: Object) -> None:
         """Look at namespace and anchor anew."""

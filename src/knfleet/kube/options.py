@@ -9,6 +9,7 @@ from msgspec import Struct
 from knfleet.api.meta import ClusterName, Resource
 
 MIB = 1024 * 1024
+USER_AGENT = "knfleet"
 
 
 class Observer(Protocol):
@@ -97,7 +98,7 @@ class Options(Struct, frozen=True):
     """The largest event that is read from a watch."""
     silence_seconds: float = 100
     """A watch without even a bookmark for so long is given up; they come every 60 to 75 s."""
-    user_agent: str = "knfleet"
+    user_agent: str = USER_AGENT
     observe: Observer = SILENT
     before_write: Callable[[], None] = lambda: None
     """Called before every attempt to write; what it raises is raised, and nothing is sent.

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -50,8 +50,36 @@ class Asked(NamedTuple):
         return value
 
 
-Provide = Callable[[Asked, Mapping[str, str]], Json]
-"""What a plugin does: from a question and the environment to the status of the answer."""
+class Secrets(Protocol):
+    """The cluster that has the Secrets."""
+
+    @property
+    def namespace(self) -> str:
+        """Where Secrets are when nothing else is said."""
+        ...
+
+    def secret(self, namespace: str, name: str) -> dict[str, bytes] | None:
+        """The data of a Secret; None when there is no such Secret."""
+        ...
+
+
+Find = Callable[[Mapping[str, str]], Secrets]
+"""From an environment to the cluster that it means."""
+
+
+class Here(NamedTuple):
+    """Where a plugin runs."""
+
+    environ: Mapping[str, str]
+    find: Find
+
+    def hub(self) -> Secrets:
+        """The cluster that has the Secrets; raises when there is none."""
+        return self.find(self.environ)
+
+
+Provide = Callable[[Asked, Here], Json]
+"""What a plugin does: from a question to the status of the answer."""
 
 
 def asked(environ: Mapping[str, str]) -> Asked:
@@ -143,19 +171,19 @@ class Said(NamedTuple):
     text: str
 
 
-def respond(name: str, provide: Provide, environ: Mapping[str, str]) -> Said:
+def respond(name: str, provide: Provide, here: Here) -> Said:
     """What a plugin says to what it is asked in an environment."""
     try:
-        question = asked(environ)
-        return Said(0, answer(question, provide(question, environ)))
+        question = asked(here.environ)
+        return Said(0, answer(question, provide(question, here)))
     except PluginError as error:
         line = " ".join(str(error).split())
         return Said(1, f"[{name}] {line}")
 
 
-def serve(name: str, provide: Provide) -> None:
+def serve(name: str, provide: Provide, find: Find) -> None:
     """Run a plugin: print its credential, or one line about what is wrong and exit with 1."""
-    code, text = respond(name, provide, os.environ)
+    code, text = respond(name, provide, Here(os.environ, find))
     (sys.stderr if code else sys.stdout).write(f"{text}\n")
     if code:
         sys.exit(code)

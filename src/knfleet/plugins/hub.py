@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from knfleet.kube.podroot import service_account
-from knfleet.plugins.execcredential import Json, PluginError, mapping
+from knfleet.plugins.execcredential import Json, PluginError, Secrets, mapping
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 CONTEXT_VARIABLE = "KNFLEET_HUB_CONTEXT"
@@ -24,6 +24,9 @@ CONTEXT_VARIABLE = "KNFLEET_HUB_CONTEXT"
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 4 * 2**20
 """A Secret has at most one mebibyte, which base64 and metadata make longer."""
+
+
+FAILURES = (OSError, http.client.HTTPException)
 
 
 class Hub(NamedTuple):
@@ -55,23 +58,40 @@ class Hub(NamedTuple):
 
     def get(self, path: str) -> tuple[int, bytes]:
         """The status code and body of one answer."""
+        line = self.line()
+        try:
+            self.dial(line)
+            return self.ask(line, path)
+        except FAILURES as error:
+            raise self.unanswered(error) from error
+        finally:
+            line.close()
+
+    def line(self) -> http.client.HTTPConnection:
+        """A connection that is still to be made."""
         address = urlsplit(self.server)
         host, port = address.hostname or "", address.port or 443
-        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        try:
-            plain = socket.create_connection((host, port), TIMEOUT_SECONDS)
-            connection.sock = plain
-            connection.sock = self.trust.wrap_socket(
-                plain, server_hostname=self.server_name or host
-            )
-            connection.request("GET", address.path.rstrip("/") + path, headers=self.headers())
-            response = connection.getresponse()
-            return response.status, response.read(LARGEST_ANSWER)
-        except (OSError, http.client.HTTPException) as error:
-            problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise PluginError(f"no answer from {self.server}: {problem}") from error
-        finally:
-            connection.close()
+        line = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        # What it would open by itself has no TLS.
+        line.auto_open = 0
+        return line
+
+    def dial(self, line: http.client.HTTPConnection) -> None:
+        """Make a connection."""
+        line.sock = socket.create_connection((line.host, line.port), TIMEOUT_SECONDS)
+        line.sock = self.trust.wrap_socket(line.sock, server_hostname=self.server_name or line.host)
+
+    def ask(self, line: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
+        """The status code and body of an answer on a connection."""
+        prefix = urlsplit(self.server).path.rstrip("/")
+        line.request("GET", prefix + path, headers=self.headers())
+        response = line.getresponse()
+        return response.status, response.read(LARGEST_ANSWER)
+
+    def unanswered(self, error: Exception) -> PluginError:
+        """What to say when there is no answer."""
+        problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return PluginError(f"no answer from {self.server}: {problem}")
 
     def headers(self) -> dict[str, str]:
         """What every request says; a connection that shows a certificate needs no token."""
@@ -143,7 +163,7 @@ def parsed(body: bytes) -> Json:
         return {}
 
 
-def value(hub: Hub, namespace: str, name: str, key: str) -> str:
+def value(hub: Secrets, namespace: str, name: str, key: str) -> str:
     """One text in a Secret; raises when it is not there."""
     data = hub.secret(namespace, name)
     if data is None:

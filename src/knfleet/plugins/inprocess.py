@@ -10,17 +10,24 @@ import asyncio
 import os
 import re
 import sys
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 from knfleet.kube import process
+from knfleet.kube.podroot import POD_ROOT
 from knfleet.kube.process import Ending, Finished
-from knfleet.plugins import kubeconfig_secretreader, secretreader
-from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Provide, respond
-from knfleet.plugins.hub import CONTEXT_VARIABLE
+from knfleet.plugins import hub, kubeconfig_secretreader, secretreader
+from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Here, Provide, respond
+from knfleet.plugins.hub import CONTEXT_VARIABLE, FAILURES, Hub
 
 THREADS = 4
+KEEP_SECONDS = 20.0
+BELIEVED_SECONDS = 5.0
 SCRIPT_BYTES = 1024
 """A start script is shorter than this."""
 STARTS = re.compile(rb"^from (knfleet\.plugins\.\w+) import main$", re.MULTILINE)
@@ -30,6 +37,53 @@ OWN: Mapping[str, tuple[str, Provide]] = {
 }
 HEEDED = frozenset({EXEC_INFO, PROFILE, CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"})
 """Variables that our plugins are told by; others may change how an interpreter starts."""
+MEANING = frozenset({hub.HOST, hub.PORT, POD_ROOT, "HOME"}) | HEEDED - {EXEC_INFO, PROFILE}
+"""Variables that say which hub is meant, and as who."""
+
+
+class KeptHub(Hub):
+    """A hub whose connections are used again."""
+
+    @property
+    def idle(self) -> deque[tuple[HTTPConnection, float]]:
+        """Connections that nobody uses, and since when."""
+        return self.__dict__.setdefault("lines", deque())
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """The status code and body of one answer."""
+        while (line := self.take()) is not None:
+            with suppress(*FAILURES):
+                return self.ask_and_keep(line, path)
+        line = self.line()
+        try:
+            self.dial(line)
+            return self.ask_and_keep(line, path)
+        except FAILURES as error:
+            raise self.unanswered(error) from error
+
+    def take(self) -> HTTPConnection | None:
+        """A connection that was used not long ago."""
+        while self.idle:
+            line, since = self.idle.pop()
+            if time.monotonic() - since < KEEP_SECONDS:
+                return line
+            line.close()
+        return None
+
+    def ask_and_keep(self, line: HTTPConnection, path: str) -> tuple[int, bytes]:
+        """An answer; the connection is kept unless something went wrong."""
+        try:
+            answered = self.ask(line, path)
+        except BaseException:
+            line.close()
+            raise
+        self.idle.append((line, time.monotonic()))
+        return answered
+
+    def close(self) -> None:
+        """Close what is not in use."""
+        while self.idle:
+            self.idle.pop()[0].close()
 
 
 class OwnPlugins:
@@ -38,6 +92,25 @@ class OwnPlugins:
     def __init__(self) -> None:
         # Not the threads that all share: a hub that hangs must not keep others from rendering.
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="plugin")
+        self.hubs: dict[tuple[str | None, ...], tuple[KeptHub, float]] = {}
+        """What environments mean, and until when that is believed: tokens change."""
+
+    def close(self) -> None:
+        """End the threads, and close all connections."""
+        self.threads.shutdown()
+        for known, _ in self.hubs.values():
+            known.close()
+
+    def find(self, environ: Mapping[str, str]) -> KeptHub:
+        """The hub that an environment means; raises `PluginError`."""
+        key = tuple(environ.get(name) for name in sorted(MEANING))
+        known = self.hubs.get(key)
+        if known is None or known[1] < time.monotonic():
+            found = KeptHub(*hub.find(environ))
+            if known is not None:
+                known[0].close()
+            known = self.hubs[key] = (found, time.monotonic() + BELIEVED_SECONDS)
+        return known[0]
 
     async def __call__(
         self, argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float
@@ -49,7 +122,8 @@ class OwnPlugins:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
-                said = await loop.run_in_executor(self.threads, respond, *own, env)
+                here = Here(env, self.find)
+                said = await loop.run_in_executor(self.threads, respond, *own, here)
         except TimeoutError:
             return Finished(Ending.TIMED_OUT, -1, b"", "")
         if said.code:

@@ -8,11 +8,18 @@ may name neither.
 import base64
 import binascii
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 
 from knfleet.plugins import hub
-from knfleet.plugins.execcredential import Asked, Json, PluginError, mapping, serve, with_token
+from knfleet.plugins.execcredential import (
+    Asked,
+    Here,
+    Json,
+    PluginError,
+    mapping,
+    serve,
+    with_token,
+)
 
 NAME = "kubeconfig-secretreader"
 REFUSED = {
@@ -28,7 +35,7 @@ REFUSED = {
 }
 
 
-def credential(question: Asked, environ: Mapping[str, str]) -> Json:
+def credential(question: Asked, here: Here) -> Json:
     """What the kubeconfig's user logs in with."""
     if question.config is None:
         raise PluginError(
@@ -37,7 +44,7 @@ def credential(question: Asked, environ: Mapping[str, str]) -> Json:
         )
     name = question.text("name", required=True)
     key = question.text("key", required=True)
-    cluster = hub.find(environ)
+    cluster = here.hub()
     namespace = question.text("namespace") or cluster.namespace
     where = f"secret {namespace}/{name}"
     config = load(hub.value(cluster, namespace, name, key), where)
@@ -124,7 +131,7 @@ def pem(user: Json, field: str, where: str) -> str:
 
 def main() -> None:
     """Answer on standard output."""
-    serve(NAME, credential)
+    serve(NAME, credential, hub.find)
 
 
 if __name__ == "__main__":

@@ -5,27 +5,25 @@ plugin, `namespace`. A cluster without any configuration, when knfleet says for 
 it asks, is looked for under the profile's name: first here, then as `<name>-credentials` beside it.
 """
 
-from collections.abc import Mapping
-
 from knfleet.plugins import hub
-from knfleet.plugins.execcredential import Asked, Json, PluginError, serve, with_token
+from knfleet.plugins.execcredential import Asked, Here, Json, PluginError, serve, with_token
 
 NAME = "secretreader"
 KEY = "token"
 
 
-def credential(question: Asked, environ: Mapping[str, str]) -> Json:
+def credential(question: Asked, here: Here) -> Json:
     """The token for the cluster that is asked for."""
     if question.config is None:
-        return of_the_profile(question, environ)
+        return of_the_profile(question, here)
     name = question.text("clusterName", required=True)
-    cluster = hub.find(environ)
+    cluster = here.hub()
     namespace = question.text("namespace") or cluster.namespace
     found = hub.value(cluster, namespace, name, KEY)
     return with_token(found.strip(), f"secret {namespace}/{name}")
 
 
-def of_the_profile(question: Asked, environ: Mapping[str, str]) -> Json:
+def of_the_profile(question: Asked, here: Here) -> Json:
     """The token for a ClusterProfile that says nothing to its plugin."""
     if question.profile is None:
         raise PluginError(
@@ -33,7 +31,7 @@ def of_the_profile(question: Asked, environ: Mapping[str, str]) -> Json:
             "client.authentication.k8s.io/exec with a clusterName"
         )
     namespace, name = question.profile
-    cluster = hub.find(environ)
+    cluster = here.hub()
     places = ((cluster.namespace, name), (namespace, f"{name}-credentials"))
     for at, secret in places:
         if (data := cluster.secret(at, secret)) is not None:
@@ -45,7 +43,7 @@ def of_the_profile(question: Asked, environ: Mapping[str, str]) -> Json:
 
 def main() -> None:
     """Answer on standard output."""
-    serve(NAME, credential)
+    serve(NAME, credential, hub.find)
 
 
 if __name__ == "__main__":

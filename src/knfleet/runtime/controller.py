@@ -132,11 +132,15 @@ class Controller:
     async def leave(self, cluster: ClusterName) -> None:
         """Forget the requests for objects on a cluster, and end the work on them."""
         self.queue.drop(cluster)
-        ending = [task for request, task in self.tasks.items() if request.cluster == cluster]
+        await self.cut_off(lambda request: request.cluster == cluster)
+        self.queue.drop(cluster)
+
+    async def cut_off(self, concerns: Callable[[Request], bool]) -> None:
+        """End the work on some requests; nothing of it runs afterwards."""
+        ending = [task for request, task in self.tasks.items() if concerns(request)]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        self.queue.drop(cluster)
 
     def finish(self, request: Request, _task: asyncio.Task[None]) -> None:
         """Give back the slot; in a callback, for a task cancelled before it began runs nothing."""

@@ -127,6 +127,7 @@ class Manager:
     def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
         self.grace_seconds = grace_seconds
         self.leader: Leader | None = None
+        self.membership: Component | None = None
         self.main = Lifetime("process", self.crash)
         self.leading = False
         self.leaders_only: list[tuple[Component, str]] = []
@@ -138,6 +139,10 @@ class Manager:
     def elect(self, leader: Leader) -> None:
         """Take part in an election; to be said before `run`."""
         self.leader = leader
+
+    def share(self, membership: Component) -> None:
+        """Share work with other processes; it ends when all work has. To be said before `run`."""
+        self.membership = membership
 
     def add(self, component: Component, name: str = "", *, leading: bool = False) -> None:
         """Run a component from now on; with `leading`, only from when this process leads."""
@@ -180,9 +185,11 @@ class Manager:
     async def run(self) -> None:
         """Run everything until `stop`; raise what crashed, if something did."""
         async with self.closing, asyncio.TaskGroup() as electing:
-            campaign = electing.create_task(self.campaign(), name="leader election")
+            parts = [each for each in (self.leader, self.membership) if each is not None]
+            campaigns = [electing.create_task(self.campaign(each)) for each in parts]
             await self.run_components()
-            campaign.cancel()
+            for campaign in campaigns:
+                campaign.cancel()
         if self.failure is not None:
             raise self.failure
 
@@ -206,11 +213,10 @@ class Manager:
             self.main.add(component, name)
         self.leaders_only.clear()
 
-    async def campaign(self) -> None:
-        """Take part in the election; losing what was won is a crash."""
+    async def campaign(self, part: Component) -> None:
+        """Take part in an election, or in sharing; losing what was won is a crash."""
         try:
-            if self.leader is not None:
-                await self.leader.run()
+            await part.run()
         except Exception as error:  # noqa: BLE001  whatever it is, this process must not lead on
             self.crash(error)
 

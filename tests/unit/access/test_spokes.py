@@ -70,6 +70,35 @@ async def test_a_frozen_spoke_is_lost_and_comes_back_by_itself(fleet: Fleet) -> 
         assert (await live.client.list(NAMESPACES)).items
 
 
+async def test_probes_have_a_connection_of_their_own_until_something_goes_wrong(
+    fleet: Fleet,
+) -> None:
+    """Where an old connection leads says nothing about new ones, which writes would be sent on."""
+    spoke = fleet.add_spoke("one")
+    async with fleet.running() as spokes:
+        await up(spokes, "one")
+        session = spokes.spokes[key("one")].session
+        assert session is not None
+
+        async def probed() -> object:
+            """What the spoke is probed over, a few probes later."""
+            before = len(spoke.requests)
+
+            async def is_probed() -> bool:
+                return session.pulse.line is not None and len(spoke.requests) >= before + 3
+
+            await until(is_probed, "it is probed")
+            return session.pulse.line
+
+        await probed()
+        line = await probed()
+        assert await probed() is line
+
+        session.suspect()
+        assert await probed() is not line
+        assert not session.doubt
+
+
 async def test_requests_under_way_are_cut_when_the_spoke_is_lost(fleet: Fleet) -> None:
     """Whoever waits for an answer learns of the loss, long before the deadline of the request."""
     spoke = fleet.add_spoke("one")

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,11 @@ async def test_what_is_said_here_is_what_the_program_prints(
         asked = plugin(str(SCRIPTS / "secretreader-plugin"), config, way)
 
         printed = await outcome(asked, run)
-        said = await outcome(asked, OwnPlugins())
+        with closing(OwnPlugins()) as own:
+            said = [await outcome(asked, own) for _ in range(3)]
 
-    assert printed == said
-    assert words in said[1]
+    assert said == [printed] * 3
+    assert words in printed[1]
 
 
 async def test_no_process_is_started_for_our_own_plugin(tmp_path: Path):
@@ -129,10 +131,12 @@ async def test_no_process_is_started_for_our_own_plugin(tmp_path: Path):
     async with Server(answer(SECRET), tls=server_context(authority.server())) as hub:
         way = kubeconfig(tmp_path, hub.url, authority.pem)
 
-        for _ in range(3):
-            await outcome(plugin(str(SCRIPTS / "secretreader-plugin"), None, way), OwnPlugins())
+        with closing(OwnPlugins()) as own:
+            for _ in range(3):
+                await outcome(plugin(str(SCRIPTS / "secretreader-plugin"), None, way), own)
 
     after = os.times()
+    assert (len(hub.requests), hub.connections) == (3, 1)
     assert (after.children_user, after.children_system) == (
         before.children_user,
         before.children_system,

@@ -1,0 +1,55 @@
+"""What all connections to spokes are made with, and how often they look at them."""
+
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from knfleet.access.login import Programs
+from knfleet.kube import versions
+from knfleet.kube.options import SILENT, USER_AGENT, Observer
+from knfleet.kube.process import Run, run
+from knfleet.runtime.turns import Turns
+
+
+class Timing(Struct, frozen=True):
+    """How often, and how long, in seconds."""
+
+    probe: float = 10.0
+    """Between two probes of a spoke that is up, at least."""
+    spread: float = 0.3
+    """At most so much longer, so that spokes that came up together are not probed together."""
+    soonest: float = 1.0
+    """Between two probes when something went wrong in between."""
+    answer: float = 4.0
+    """How long a probe may take, unless the spoke is known to be slow."""
+    slow_answer: float = 12.0
+    """How long a probe of a slow spoke may take."""
+    connect: float = 10.0
+    """How long each request of a new connection may take."""
+    retry: float = 0.5
+    """The longest wait after the first failure; it doubles with each further one."""
+    retry_limit: float = 10.0
+    plugin_retry_limit: float = 15.0
+    patience: float = 10.0
+    """How long somebody who wants to use a spoke waits for a connection that is being made."""
+    look: float = 1.0
+    """How often to see whether a plugin that failed was replaced."""
+
+
+class Setup(Struct, frozen=True):
+    """What all sessions are made with; nothing in it can be held by one of them."""
+
+    turns: Turns
+    """Plugins that are started at once."""
+    connecting: Turns
+    """Connections that are made at once."""
+    observe: Observer = SILENT
+    before_write: Callable[[], None] = lambda: None
+    minimum: str = versions.MINIMUM
+    """The oldest Kubernetes that is accepted."""
+    timing: Timing = Timing()
+    run: Run = run
+    """How plugins are run."""
+    user_agent: str = USER_AGENT
+    programs: Programs = field(default_factory=Programs)
+    """The programs of all plugins, of which many are the same."""

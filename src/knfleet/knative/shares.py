@@ -1,0 +1,59 @@
+"""What of all work is ours, when processes share it: some spokes, and the hub if we lead."""
+
+from collections.abc import Sequence
+
+from knfleet.access.spokes import Spokes
+from knfleet.runtime.leader import Leader
+from knfleet.runtime.membership import Holder, Membership
+from knfleet.runtime.metrics import Metrics
+
+
+class Shares:
+    """Says what is ours, and has everybody follow it."""
+
+    def __init__(self, membership: Membership, leader: Leader) -> None:
+        self.membership = membership
+        self.leader = leader
+        self.holders: Sequence[Holder] = ()
+        self.spokes: Spokes | None = None
+
+    def owns(self, place: str) -> bool:
+        """Whether what is installed at a place is for this process to see to."""
+        return self.membership.owns(place) if place else self.leader.leads()
+
+    def require(self) -> None:
+        """Raise `LostLeadership` unless this process may write; costs next to nothing.
+
+        One that has led must lead: it ends when it does not, and what it does on the hub meanwhile
+        may be another's already.
+        """
+        self.membership.require()
+        if self.leader.leading.is_set():
+            self.leader.require()
+
+    def follow(self, holders: Sequence[Holder], spokes: Spokes) -> None:
+        """Have everybody do what is ours from now on."""
+        self.holders, self.spokes = holders, spokes
+        self.membership.join(self)
+        self.take_up()
+
+    def take_up(self) -> None:
+        """Begin with what is ours now."""
+        for holder in self.holders:
+            holder.take_up()
+
+    async def lead(self) -> None:
+        """Begin with what is on the hub: this process leads from now on."""
+        self.take_up()
+
+    async def let_go(self) -> None:
+        """Stop everything on what is not ours; nothing of it runs afterwards."""
+        for holder in self.holders:
+            await holder.let_go()
+        if self.spokes is not None:
+            await self.spokes.let_go()
+
+    def measure(self, metrics: Metrics) -> None:
+        """Tell with how many the work is shared, whenever somebody asks."""
+        gauge = metrics.gauge("members", "Processes that share the spokes, as this one sees it")
+        metrics.before_scrape.append(lambda: gauge.set(len(self.membership.members)))

@@ -1,0 +1,143 @@
+"""The cheap way to ask a server again and again: what it understands, and what it leaves alone."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knfleet.kube.client import Client, Options
+from knfleet.kube.credentials import Credential
+from knfleet.kube.errors import Unanswered
+from knfleet.kube.pulse import Answered, NotUnderstood, Pulse, answer_in
+from tests.fakes.clients import SECRET, Certificates, Heard, client_for
+from tests.fakes.server import Behaviour, Server, answer, drop, silence, status, stream
+
+PATH = "/api/v1/namespaces/kube-system"
+BODY = b'{"metadata": {"uid": "u"}}'
+SECONDS = 5.0
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    b"5\r\n%b\r\n%x;a=b\r\n%b\r\n0\r\n\r\n" % (BODY[:5], len(BODY) - 5, BODY[5:])
+)
+
+
+@asynccontextmanager
+async def a_pulse(
+    *script: Behaviour, heard: Heard | None = None
+) -> AsyncGenerator[tuple[Pulse, Server, Client], None]:
+    """A server that follows a script, and a connection to it that is open."""
+    options = Options() if heard is None else Options(observe=heard)
+    async with Server(*script) as server, client_for(server.url, options=options) as client:
+        pulse = Pulse(client.transport, PATH)
+        await pulse.open(SECONDS)
+        try:
+            yield pulse, server, client
+        finally:
+            pulse.close()
+
+
+@pytest.mark.parametrize("text", [PLAIN, CHUNKED])
+@given(cut=st.integers(0, len(CHUNKED)))
+def test_an_answer_is_understood_when_all_of_it_is_there(text: bytes, cut: int):
+    """Wherever it is cut, the first part alone is no answer."""
+    assert answer_in(text) == Answered(200, BODY, is_last=False)
+    if cut < len(text):
+        assert answer_in(text[:cut]) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nuntil the end",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\n1",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\nContent-Length: 1\r\n\r\n1",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nmany\r\n",
+        PLAIN + b"HTTP/1.1",
+        b"x" * 300_000,
+    ],
+)
+def test_what_is_not_understood_is_said_to_be_so(text: bytes):
+    """Nothing is guessed."""
+    with pytest.raises(NotUnderstood):
+        answer_in(text)
+
+
+@pytest.mark.parametrize("behaviour", [answer(BODY), stream(BODY[:7], BODY[7:])])
+async def test_one_connection_serves_all_questions(behaviour: Behaviour):
+    """Each is one that any client could have asked, and is counted as such."""
+    heard = Heard()
+    async with a_pulse(behaviour, heard=heard) as (pulse, server, _):
+        for _ in range(3):
+            assert await pulse.ask(SECONDS) == BODY
+            await pulse.open(SECONDS)
+
+        asked = server.requests[-1]
+        assert (server.connections, asked.method, asked.path) == (1, "GET", PATH)
+        assert asked.headers["authorization"] == f"Bearer {SECRET}"
+        assert asked.headers["host"] == f"127.0.0.1:{server.port}"
+        assert heard.requests == [("get", 200)] * 3
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        status(401, "Unauthorized"),
+        status(429, "TooManyRequests"),
+        drop,
+        answer(BODY, headers={"Content-Encoding": "gzip"}),
+    ],
+)
+async def test_anything_but_a_good_answer_is_left_to_others(behaviour: Behaviour):
+    """The connection is given up, and after a few times not made again."""
+    heard = Heard()
+    async with a_pulse(behaviour, heard=heard) as (pulse, server, _):
+        for _ in range(6):
+            assert await pulse.ask(SECONDS) is None
+            assert pulse.line is None
+            await pulse.open(SECONDS)
+
+        assert server.connections == 3
+        assert heard.requests == []
+
+
+async def test_no_answer_in_time_is_an_error():
+    """As with any other request; the connection is of no use any more."""
+    heard = Heard()
+    async with a_pulse(silence, heard=heard) as (pulse, _, _):
+        with pytest.raises(Unanswered, match=rf"GET {PATH}: 0.01 s passed"):
+            await pulse.ask(0.01)
+
+        assert pulse.line is None
+        assert heard.requests == [("get", 0)]
+
+
+async def test_a_cut_client_cuts_the_connection_too():
+    """Whatever was under way to a spoke that is lost ends at once."""
+    async with a_pulse(silence) as (pulse, _, client):
+        client.transport.cut()
+
+        assert await pulse.ask(SECONDS) is None
+
+
+async def test_another_certificate_needs_another_connection():
+    """A token is sent with each request, a certificate belongs to the connection."""
+    certificates = Certificates(Credential(client_certificate=b"one", client_key=b"1"))
+    async with (
+        Server(answer(BODY)) as server,
+        client_for(server.url, credentials=certificates) as client,
+    ):
+        pulse = Pulse(client.transport, PATH)
+        await pulse.open(SECONDS)
+        before = await pulse.ask(SECONDS)
+        certificates.credential = Credential(client_certificate=b"two", client_key=b"2")
+        client.transport.login.renew()
+        await client.transport.login.current()
+
+        assert before == BODY
+        assert await pulse.ask(SECONDS) is None
