@@ -117,6 +117,20 @@ async def test_the_interval_may_be_left_out(helm: Helm) -> None:
     assert not deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_several_replicas_share_spokes_if_there_are_any(
+    helm: Helm, tmp_path: Path, enabled: bool
+) -> None:
+    """Without spokes the others are ready to take over."""
+    many = {"enabled": enabled, "accessProvidersConfig": PROVIDERS, "plugins": [PLUGIN]}
+    found = await helm.template("-f", written(tmp_path, {"multicluster": {**many, "replicas": 3}}))
+
+    deployment = next(each for each in found if each["kind"] == "Deployment")
+    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert deployment["spec"]["replicas"] == 3
+    assert ("--share-spokes" in args) is enabled
+
+
 UPSTREAM: Object = {
     "multicluster": {"enabled": False, "accessProvidersConfig": {}, "plugins": []},
     "knative_operator": {

@@ -16,10 +16,15 @@ class Shares:
         self.leader = leader
         self.holders: Sequence[Holder] = ()
         self.spokes: Spokes | None = None
+        membership.may_work = self.is_led
 
     def owns(self, place: str) -> bool:
         """Whether what is installed at a place is for this process to see to."""
         return self.membership.owns(place) if place else self.leader.leads()
+
+    def is_led(self) -> bool:
+        """Whether the process that leads is a member; any other works on all spokes itself."""
+        return self.membership.knows(self.leader.candidate.holder)
 
     def require(self) -> None:
         """Raise `LostLeadership` unless this process may write; costs next to nothing.
@@ -55,5 +60,4 @@ class Shares:
 
     def measure(self, metrics: Metrics) -> None:
         """Tell with how many the work is shared, whenever somebody asks."""
-        gauge = metrics.gauge("members", "Processes that share the spokes, as this one sees it")
-        metrics.before_scrape.append(lambda: gauge.set(len(self.membership.members)))
+        metrics.before_scrape.append(lambda: metrics.members.set(len(self.membership.members)))

@@ -74,6 +74,9 @@ class Membership:
         self.party = Party(self.key.name, options.timing)
         self.view: View = frozenset()
         """The view that was published last, or is about to be."""
+        self.may_work: Callable[[], bool] = lambda: True
+        """Whether the work is for members at all at this moment."""
+        self.might_work = True
         self.holders: list[Holder] = []
         self.version = ""
         self.renewed = options.wall()
@@ -88,7 +91,11 @@ class Membership:
     def owns(self, thing: str) -> bool:
         """Whether something is ours to work on at this moment."""
         now = self.clock()
-        return self.party.is_alive(now) and self.party.is_mine(thing, now)
+        return self.may_work() and self.party.is_alive(now) and self.party.is_mine(thing, now)
+
+    def knows(self, identity: str) -> bool:
+        """Whether a process is or was a member."""
+        return bool(identity) and identity in (self.identity, *self.party.identities)
 
     def require(self) -> None:
         """Raise `LostMembership` unless this process is a member now; costs next to nothing."""
@@ -162,7 +169,7 @@ class Membership:
 
     def tell(self) -> None:
         """Tell everybody what is ours, if that may be something else than before."""
-        news = self.party.news(self.clock())
+        news = (self.may_work(), *self.party.news(self.clock()))
         if news != self.told:
             self.told = news
             for holder in self.holders:
@@ -171,8 +178,9 @@ class Membership:
     async def adapt(self, view: View) -> None:
         """Let go of what is another's in a view that is to be published."""
         before, self.view = self.view, view
+        might_work, self.might_work = self.might_work, self.may_work()
         self.party.intends(view)
-        if view == before:
+        if view == before and (self.might_work or not might_work):
             return
         log.info("work is shared out anew", members=len(view), before=len(before))
         async with asyncio.timeout(self.options.let_go_seconds), asyncio.TaskGroup() as group:

@@ -35,6 +35,7 @@ class Metrics:
         self.make_work_metrics()
         self.make_client_metrics()
         self.is_leader = self.gauge("leader", "1 while this process leads")
+        self.members = self.gauge("members", "Processes that share the spokes; 0 when one has all")
         self.events = self.counter("events", "Events by what became of them", "cluster", "outcome")
 
     def make_work_metrics(self) -> None:

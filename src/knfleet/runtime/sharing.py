@@ -76,6 +76,8 @@ class Party:
         self.me = me
         self.timing = timing
         self.seen: dict[str, Seen] = {}
+        self.identities: set[str] = set()
+        """The processes that are or were members."""
         self.published: View = frozenset()
         """What this member has written on its Lease, and works by; empty before the first time."""
         self.coming: set[View] = set()
@@ -94,9 +96,9 @@ class Party:
             written = record(lease)
             known = self.seen.get(name)
             since = known.since if known is not None and known.record == written else now
-            self.seen[name] = Seen(
-                written, view_of(lease), since, is_gone=not written.get("holderIdentity")
-            )
+            holder = written.get("holderIdentity") or ""
+            self.seen[name] = Seen(written, view_of(lease), since, is_gone=not holder)
+            self.identities.add(holder)
         # A Lease that somebody deleted tells nothing: its member has the time to find out.
         for name in self.forgotten(now):
             if name not in found:

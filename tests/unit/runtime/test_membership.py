@@ -200,3 +200,35 @@ async def test_a_view_is_published_only_after_letting_go(table: Table):
 
     assert seen == [1]
     assert len(view_of(lease[table.lease(one)])) == 2
+
+
+async def test_members_do_nothing_while_the_work_is_not_for_members(table: Table):
+    """As when one leads that shares nothing: it does all of it alone."""
+    one = table.add()
+    led = False
+    one.membership.may_work = lambda: led
+    await table.turns(5)
+    before = set(one.held)
+
+    led = True
+    await table.turns(1)
+    during = set(one.held)
+    led = False
+    await table.turns(1)
+
+    assert before == set()
+    assert during == set(THINGS)
+    assert one.held == set()
+
+
+async def test_members_are_known_by_their_processes_also_after_they_left(table: Table):
+    """Who leads may leave at the same moment, and has not been a stranger."""
+    one, other = table.add(), table.add()
+    await table.turns(2)
+    await other.membership.leave()
+    await table.turns(1, one)
+
+    assert one.membership.knows("host_0")
+    assert one.membership.knows("host_1")
+    assert not one.membership.knows("stranger")
+    assert not one.membership.knows("")
