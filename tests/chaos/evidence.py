@@ -101,3 +101,5 @@ class Evidence(Struct):
     troubled: list[Span] = field(default_factory=list[Span])
     """When the hub or an operator was struck."""
     removed: list[Removed] = field(default_factory=list[Removed])
+    throttled: int = 0
+    """How many requests were answered by 429."""

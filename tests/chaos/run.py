@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from knfleet.release.sources import GoModule
 from tests.chaos import converging, hands, report
 from tests.chaos.centre import strike
@@ -43,6 +45,8 @@ class Run:
         self.watcher = Watcher(made, self.say)
         self.plan: Plan = plan(seed, minutes, sorted(made.spokes), sorted(made.wanted))
         self.minutes = minutes
+        self.places: dict[str, asyncio.Lock] = {}
+        """Held while a place is struck."""
         self.problem = ""
         self.converged = 0.0
 
@@ -94,9 +98,13 @@ class Run:
         self.say(str(step))
         if step.fault in hands.HANDS:
             self.say(await hands.HANDS[step.fault](self.stage, step))
-        else:
-            await strike(self.stage, step)
-            self.say(f"{step.fault} {step.target} is over")
+            return
+        # A server that was killed takes a while to come back, longer than the plan knows.
+        async with self.places.setdefault(step.target, asyncio.Lock()):
+            left = self.began + self.plan.peace_at - time.time()
+            if left > 0:
+                await strike(self.stage, replace(step, seconds=min(step.seconds, left)))
+        self.say(f"{step.fault} {step.target} is over")
 
     async def converge(self) -> None:
         """Wait until everything is as it was asked for."""
@@ -114,6 +122,7 @@ class Run:
             "looks at conditions": self.watcher.looks,
             "silences": len(silent),
             "conditions judged of silent spokes": self.watcher.silent_looks,
+            "requests throttled": evidence.throttled,
             "removals": len(evidence.removed),
         }
 
