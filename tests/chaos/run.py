@@ -61,7 +61,7 @@ class Run:
         await self.watcher.remember()
         async with asyncio.TaskGroup() as group:
             background = [
-                group.create_task(replica.keep(self.stage.evidence, self.say))
+                group.create_task(replica.keep(self.say))
                 for replica in self.stage.replicas.values()
             ]
             background.append(group.create_task(self.watcher.run()))
@@ -80,7 +80,7 @@ class Run:
         """Create all custom resources, and wait until they are ready."""
         for wanted in self.stage.wanted.values():
             await hands.create(self.stage, wanted)
-        await converging.ready(self.stage, FIRST_SECONDS)
+        await converging.ready(self.stage, FIRST_SECONDS, self.say)
         self.say(f"installed: {', '.join(self.stage.wanted)}; {len(self.plan.steps)} faults follow")
 
     async def strike_all(self) -> None:
@@ -108,7 +108,7 @@ class Run:
 
     async def converge(self) -> None:
         """Wait until everything is as it was asked for."""
-        self.converged = await converging.settled(self.stage, CONVERGE_SECONDS)
+        self.converged = await converging.settled(self.stage, CONVERGE_SECONDS, self.say)
         self.say(f"converged after {self.converged:.1f} s")
 
     def figures(self) -> dict[str, int]:
