@@ -63,6 +63,7 @@ class Event(Struct, frozen=True, rename="camel"):
     user: User
     request_received_timestamp: datetime
     request_uri: str = msgspec.field(name="requestURI", default="")
+    user_agent: str = ""
     object_ref: Reference = Reference()
     response_status: Answered = Answered()
     request_object: dict[str, Any] = {}
@@ -71,6 +72,11 @@ class Event(Struct, frozen=True, rename="camel"):
     def at(self) -> float:
         """When the server received it."""
         return self.request_received_timestamp.timestamp()
+
+    @property
+    def process(self) -> str:
+        """What the process that sent it calls itself, behind the name of the program."""
+        return self.user_agent.partition(" ")[2]
 
     @property
     def is_write(self) -> bool:
@@ -135,7 +141,8 @@ def take_in(evidence: Evidence, cluster: str, events: Iterable[Event]) -> list[W
         if event.is_campaign:
             note_holder(evidence, event)
         else:
-            found.append(Write(cluster, short(event.user.username), event.at, event.what))
+            user = short(event.user.username)
+            found.append(Write(cluster, user, event.process, event.at, event.what))
     evidence.writes += found
     return found
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from knfleet.api.meta import Object
 from knfleet.apply.parts import items, part
@@ -13,27 +14,29 @@ from tests.chaos.stage import REPLICAS, Stage
 from tests.waiting import until
 
 PLAN_SECONDS = 120.0
+Say = Callable[[str], None]
 
 
 class NotConverged(Exception):
     """Something is not as it was asked for, long after the last fault."""
 
 
-async def ready(stage: Stage, seconds: float) -> None:
+async def ready(stage: Stage, seconds: float, say: Say) -> None:
     """Wait until every custom resource is ready at the version that it asks for."""
     waiting: dict[str, str] = {}
 
     async def holds() -> bool:
-        waiting.clear()
         for title, wanted in stage.wanted.items():
-            if why := await why_not_ready(stage, wanted):
-                waiting[title] = why
-        return not waiting
+            why = await why_not_ready(stage, wanted)
+            if why and why != waiting.get(title):
+                say(f"waits for {title}: {why}")
+            waiting[title] = why
+        return not any(waiting.values())
 
     try:
         await until(holds, "all are ready", seconds=seconds)
     except AssertionError:
-        told = "; ".join(f"{title}: {why}" for title, why in waiting.items())
+        told = "; ".join(f"{title}: {why}" for title, why in waiting.items() if why)
         raise NotConverged(f"not ready {seconds:.0f} s after the last fault: {told}") from None
 
 
@@ -63,15 +66,16 @@ def unready(manifest: Object) -> str:
     return "; ".join(f"{each['type']}: {each.get('message', '')}" for each in bad) or "it is new"
 
 
-async def settled(stage: Stage, seconds: float) -> float:
+async def settled(stage: Stage, seconds: float, say: Say) -> float:
     """Wait until all are ready and a plan is empty; how long that took."""
     began = time.monotonic()
-    await ready(stage, seconds)
+    await ready(stage, seconds, say)
     deadline = began + seconds
     while True:
         code, printed = await planned(stage)
         if code == 0:
             return time.monotonic() - began
+        say(f"`knfleet plan --all` ends with {code}: {printed.strip()[:600]}")
         if time.monotonic() > deadline:
             raise NotConverged(
                 f"`knfleet plan --all` ends with {code}, {seconds:.0f} s after the last fault:\n"

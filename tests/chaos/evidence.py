@@ -14,6 +14,8 @@ class Write(Struct, frozen=True):
 
     cluster: str
     user: str
+    process: str
+    """What the process calls itself, there and on the Lease."""
     at: float
     """When the server received it."""
     what: str
@@ -26,13 +28,6 @@ class Taken(Struct, frozen=True):
     user: str
     holder: str
     """Empty when it was given back."""
-
-
-class Started(Struct, frozen=True):
-    """An operator was started."""
-
-    at: float
-    user: str
 
 
 class Span(Struct, frozen=True):
@@ -94,10 +89,11 @@ class Evidence(Struct):
 
     writes: list[Write] = field(default_factory=list[Write])
     taken: list[Taken] = field(default_factory=list[Taken])
-    started: list[Started] = field(default_factory=list[Started])
     held: list[Held] = field(default_factory=list[Held])
     silent: dict[str, list[Span]] = field(default_factory=dict[str, list[Span]])
     """When each spoke answered nobody, or at least no operator."""
     troubled: list[Span] = field(default_factory=list[Span])
     """When the hub or an operator was struck."""
     removed: list[Removed] = field(default_factory=list[Removed])
+    throttled: int = 0
+    """How many requests were answered by 429."""

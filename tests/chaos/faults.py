@@ -37,6 +37,7 @@ LEVELS = Resource(
     namespaced=False,
 )
 THROTTLE = Key("", "chaos-throttle")
+REJECTED = "apiserver_flowcontrol_rejected_requests_total"
 
 Fault = Callable[[Stage, Step], AbstractAsyncContextManager[None]]
 
@@ -188,9 +189,21 @@ async def throttle(stage: Stage, step: Step) -> AsyncGenerator[None]:
     client = stage.spokes[step.target].client
     await persist(lambda: client.apply(LEVELS, level()), f"{step.target} has the level")
     await persist(lambda: client.apply(FLOWS, flow()), f"{step.target} has the flow")
+    before = await rejected(client)
     yield
+    stage.evidence.throttled += max(0, await rejected(client) - before)
     for resource in (FLOWS, LEVELS):
         await persist(lambda each=resource: gone(client, each), f"{step.target} throttles no more")
+
+
+async def rejected(client: Client) -> int:
+    """How many requests a server has refused as too many, by its own count; 0 when it is down."""
+    try:
+        text = (await client.raw("GET", "/metrics", deadline=10)).decode()
+    except KubeError:
+        return 0
+    lines = [line for line in text.splitlines() if line.startswith(REJECTED)]
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines if THROTTLE.name in line)
 
 
 async def gone(client: Client, resource: Resource) -> None:

@@ -40,19 +40,24 @@ def two_leaders(evidence: Evidence, writes: Sequence[Write]) -> list[Violation]:
     """Accepted writes of a process that did not hold the Lease when they arrived.
 
     A term begins when the hub received the write by which its holder took the Lease, and ends when
-    it received the next one's, or that by which the Lease was given back. A process that was
-    started within a term of its predecessor holds nothing. What a server refused did nothing.
+    it received the next one's, or that by which the Lease was given back. A process is known by the
+    name that it has on the Lease and says with each request, so that one that was started anew does
+    not inherit the term of its predecessor. What a server refused did nothing.
 
     One thing no client can rule out: bytes that have left a process arrive later when the server is
     frozen, or the network holds them back. What arrives within a few seconds after such a time may
     have been sent at any moment of it, and is lawful if its sender led at one of them.
     """
     terms = Terms(evidence.taken)
-    starts = sorted((each.user, each.at) for each in evidence.started)
     return [
         Violation(write.at, TWO_LEADERS, told(write, terms.at(write.at)))
         for write in writes
-        if not is_lawful(write, terms, sent_since(write, evidence.held), starts)
+        if write.process
+        not in {
+            term.holder
+            for term in terms.between(sent_since(write, evidence.held), write.at)
+            if term.holder
+        }
     ]
 
 
@@ -68,20 +73,6 @@ def sent_since(write: Write, held: Iterable[Held]) -> float:
         ),
         default=write.at,
     )
-
-
-def is_lawful(
-    write: Write, terms: Terms, since: float, starts: Sequence[tuple[str, float]]
-) -> bool:
-    """Whether the writer led at a moment at which it may have sent a write."""
-    for term in terms.between(since, write.at):
-        if term.user != write.user or not term.holder:
-            continue
-        # Who was started after its term began is not who took the Lease then.
-        begun_anew = [at for user, at in starts if user == write.user and at > term.at]
-        if not begun_anew or since < min(begun_anew):
-            return True
-    return False
 
 
 def told(write: Write, term: Taken | None) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ import psutil
 from knfleet.dev import ports, processes
 from knfleet.dev.clusters import OPERATOR
 from knfleet.dev.folder import Folder
-from tests.chaos.evidence import Evidence, Started
 from tests.chaos.ways import Way
 
 SYSTEM_NAMESPACE = "knative-operator"
@@ -41,12 +39,11 @@ class Replica:
         """Where it logs to."""
         return self.folder.log(f"{self.name}.{OPERATOR}")
 
-    async def keep(self, evidence: Evidence, say: Callable[[str], None]) -> None:
+    async def keep(self, say: Callable[[str], None]) -> None:
         """Keep it running until cancelled."""
         while True:
             await self.may_run.wait()
             (port,) = ports.reserve(1, ports.DEFAULT_RANGE, self.log)
-            evidence.started.append(Started(time.time(), self.name))
             self.recorded = processes.start(
                 self.folder,
                 f"{self.name}.{OPERATOR}",

@@ -15,7 +15,7 @@ PEACE_SECONDS = 120.0
 """How long the end is without faults, of a long run; of a short one it is a third."""
 PAUSES = (1.0, 7.0)
 """How long after one fault the next begins."""
-CALM_SECONDS = 35.0
+CALM_SECONDS = (35.0, 85.0)
 """How long hub and operators are left alone between two faults, so that they can be judged."""
 
 
@@ -107,9 +107,9 @@ class Busy:
             and not (sort.place is Place.OBJECTS and self.silent_until.get(target, 0.0) > at)
         ]
 
-    def strike(self, sort: Sort, target: str, end: float) -> None:
-        """A place is struck until a moment."""
-        rest = CALM_SECONDS if sort.place is Place.CENTRE else 0.0
+    def strike(self, sort: Sort, target: str, end: float, calm_seconds: float) -> None:
+        """A place is struck until a moment; the centre is then left in peace for a while."""
+        rest = calm_seconds if sort.place is Place.CENTRE else 0.0
         self.until[sort.place, target] = end + rest
         if sort.stops_server:
             self.silent_until[target] = end
@@ -156,7 +156,7 @@ def plan(seed: int, minutes: float, spokes: Sequence[str], resources: Sequence[s
         if sort is not None:
             target = random.choice(busy.free(sort, at))
             lasting = min(round(random.uniform(*sort.seconds), 1), round(peace_at - at, 1))
-            busy.strike(sort, target, at + lasting)
+            busy.strike(sort, target, at + lasting, random.uniform(*CALM_SECONDS))
             steps.append(Step(round(at, 1), sort.name, target, lasting, random.randrange(2**32)))
         at += random.uniform(*PAUSES)
     return Plan(seed, seconds, peace_at, tuple(steps))

@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from knfleet.release.sources import GoModule
 from tests.chaos import converging, hands, report
 from tests.chaos.centre import strike
@@ -43,6 +45,8 @@ class Run:
         self.watcher = Watcher(made, self.say)
         self.plan: Plan = plan(seed, minutes, sorted(made.spokes), sorted(made.wanted))
         self.minutes = minutes
+        self.places: dict[str, asyncio.Lock] = {}
+        """Held while a place is struck."""
         self.problem = ""
         self.converged = 0.0
 
@@ -57,7 +61,7 @@ class Run:
         await self.watcher.remember()
         async with asyncio.TaskGroup() as group:
             background = [
-                group.create_task(replica.keep(self.stage.evidence, self.say))
+                group.create_task(replica.keep(self.say))
                 for replica in self.stage.replicas.values()
             ]
             background.append(group.create_task(self.watcher.run()))
@@ -76,7 +80,7 @@ class Run:
         """Create all custom resources, and wait until they are ready."""
         for wanted in self.stage.wanted.values():
             await hands.create(self.stage, wanted)
-        await converging.ready(self.stage, FIRST_SECONDS)
+        await converging.ready(self.stage, FIRST_SECONDS, self.say)
         self.say(f"installed: {', '.join(self.stage.wanted)}; {len(self.plan.steps)} faults follow")
 
     async def strike_all(self) -> None:
@@ -94,13 +98,17 @@ class Run:
         self.say(str(step))
         if step.fault in hands.HANDS:
             self.say(await hands.HANDS[step.fault](self.stage, step))
-        else:
-            await strike(self.stage, step)
-            self.say(f"{step.fault} {step.target} is over")
+            return
+        # A server that was killed takes a while to come back, longer than the plan knows.
+        async with self.places.setdefault(step.target, asyncio.Lock()):
+            left = self.began + self.plan.peace_at - time.time()
+            if left > 0:
+                await strike(self.stage, replace(step, seconds=min(step.seconds, left)))
+        self.say(f"{step.fault} {step.target} is over")
 
     async def converge(self) -> None:
         """Wait until everything is as it was asked for."""
-        self.converged = await converging.settled(self.stage, CONVERGE_SECONDS)
+        self.converged = await converging.settled(self.stage, CONVERGE_SECONDS, self.say)
         self.say(f"converged after {self.converged:.1f} s")
 
     def figures(self) -> dict[str, int]:
@@ -114,6 +122,7 @@ class Run:
             "looks at conditions": self.watcher.looks,
             "silences": len(silent),
             "conditions judged of silent spokes": self.watcher.silent_looks,
+            "requests throttled": evidence.throttled,
             "removals": len(evidence.removed),
         }
 

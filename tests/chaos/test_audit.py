@@ -21,6 +21,7 @@ def event(verb: str = "patch", code: int = 200, **fields: Any) -> dict[str, Any]
         "stage": "ResponseComplete",
         "verb": verb,
         "requestURI": "/api/v1/namespaces/x/configmaps/y?fieldManager=knfleet",
+        "userAgent": "knfleet/1.0 process-1",
         "user": {"username": "system:serviceaccount:chaos:operator-a", "groups": ["any"]},
         "objectRef": {"resource": "configmaps", "namespace": "x", "name": "y", "apiVersion": "v1"},
         "responseStatus": {"metadata": {}, "code": code},
@@ -46,7 +47,8 @@ def taken_in(path: Path, *events: dict[str, Any]) -> Evidence:
 def test_an_accepted_write_is_one_with_its_writer_and_time(tmp_path: Path) -> None:
     found = taken_in(tmp_path / "audit", event())
 
-    assert found.writes == [Write("spoke1", "operator-a", SECONDS, "patch configmaps x/y")]
+    (written,) = found.writes
+    assert written == Write("spoke1", "operator-a", "process-1", SECONDS, "patch configmaps x/y")
 
 
 def test_what_was_refused_tried_or_asked_is_no_write(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from tests.chaos.evidence import (
     Removed,
     Said,
     Span,
-    Started,
     Taken,
     Write,
 )
@@ -19,15 +18,12 @@ A, B = "operator-a", "operator-b"
 
 def two_terms() -> Evidence:
     """The first operator led from 100 on, the other one from 150 on."""
-    return Evidence(
-        taken=[Taken(100, A, "a-1"), Taken(150, B, "b-1")],
-        started=[Started(90, A), Started(91, B)],
-    )
+    return Evidence(taken=[Taken(100, A, f"{A} 1"), Taken(150, B, f"{B} 1")])
 
 
-def write(user: str, at: float, cluster: str = "spoke1") -> Write:
+def write(user: str, at: float, cluster: str = "spoke1", life: int = 1) -> Write:
     """A write that was accepted."""
-    return Write(cluster, user, at, "patch configmaps x/y")
+    return Write(cluster, user, f"{user} {life}", at, "patch configmaps x/y")
 
 
 def convicted(evidence: Evidence, *writes: Write) -> list[float]:
@@ -61,11 +57,10 @@ def test_a_write_after_the_lease_was_given_back_is_found() -> None:
 def test_a_process_that_was_started_anew_does_not_inherit_the_term() -> None:
     """It must take the Lease first, although it has the account of its predecessor."""
     evidence = two_terms()
-    evidence.started.append(Started(120, A))
-    assert convicted(evidence, write(A, 119), write(A, 125)) == [125]
+    assert convicted(evidence, write(A, 119), write(A, 125, life=2)) == [125]
 
-    evidence.taken.insert(1, Taken(124, A, "a-2"))
-    assert convicted(evidence, write(A, 125)) == []
+    evidence.taken.insert(1, Taken(124, A, f"{A} 2"))
+    assert convicted(evidence, write(A, 125, life=2)) == []
 
 
 def test_what_waited_before_a_frozen_server_may_arrive_when_it_thaws() -> None:

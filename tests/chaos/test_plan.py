@@ -31,10 +31,10 @@ def test_the_end_is_left_in_peace(minutes: float) -> None:
         assert all(step.at + step.seconds <= found.peace_at + 0.1 for step in found.steps)
 
 
-def test_every_sort_of_fault_comes_within_ten_minutes() -> None:
+def test_every_sort_of_fault_comes_within_fifteen_minutes() -> None:
     """And each of them can be played."""
     for seed in SEEDS:
-        assert {step.fault for step in drawn(seed).steps} == set(BY_NAME)
+        assert {step.fault for step in drawn(seed, 15).steps} == set(BY_NAME)
     assert set(BY_NAME) == FAULTS.keys() | HANDS.keys()
 
 
@@ -45,7 +45,7 @@ def test_two_faults_never_strike_the_same_place_at_once() -> None:
         for step in drawn(seed, 60).steps:
             place = BY_NAME[step.fault].place
             assert step.at + 0.1 >= ends.get((place, step.target), 0.0)
-            rest = CALM_SECONDS if place is Place.CENTRE else 0.0
+            rest = CALM_SECONDS[0] if place is Place.CENTRE else 0.0
             ends[place, step.target] = step.at + step.seconds + rest
 
 
