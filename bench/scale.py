@@ -27,7 +27,7 @@ from tests.fleet import small_release
 from tests.ground import Pool
 from tests.peers.goproject import go_project
 from tests.peers.laboratory import Printed
-from tests.scale.stage import Stage, a_stage
+from tests.scale.stage import NOTHING, Stage, a_stage
 
 Figures = dict[str, float]
 MIB = 2**20
@@ -59,12 +59,10 @@ class Table:
         stage, figures = self.stage, self.phases.setdefault(name, {})
         asked, counts = await requests(stage.hub.client), await stage.farm.counts()
         farm, began = stage.farm.cpu_seconds(), time.monotonic()
-        same = [each.process.pid for each in stage.operators if each.process]
-        before = stage.cost()
+        before = stage.costs()
         yield figures
-        now = [each.process.pid for each in stage.operators if each.process]
-        after, seconds = stage.cost(), time.monotonic() - began
-        used = after - before if now == same else after
+        after, seconds = stage.costs(), time.monotonic() - began
+        used = sum((cost - before.get(pid, NOTHING) for pid, cost in after.items()), NOTHING)
         figures.setdefault("s", seconds)
         figures["operator CPU, s"] = used.cpu_seconds
         figures["plugin CPU, s"] = used.plugin_seconds
@@ -76,7 +74,7 @@ class Table:
         figures["hub reads per s"] = by_verb(hub, READS) / seconds
         figures["hub writes per s"] = by_verb(hub, WRITES) / seconds
         figures["connections per spoke"] = more.connections / stage.size
-        figures["RSS, MiB"] = after.memory_bytes / MIB
+        figures["RSS, MiB"] = stage.cost().memory_bytes / MIB
         figures["load"] = os.getloadavg()[0]
         print(name, {key: round(value, 2) for key, value in figures.items()}, flush=True)
         self.keep(self.phases)

@@ -125,10 +125,13 @@ class Membership:
             raise
 
     def wait_seconds(self) -> float:
-        """How long to wait before the next turn: until it is time, or somebody is dead."""
-        if self.failing is not None:
-            return HURRY_SECONDS
+        """How long to wait before the next turn: until it is time, or somebody is dead.
+
+        As long as members are at odds some spokes are nobody's, so they hurry.
+        """
         now, retry = self.clock(), self.options.timing.retry_seconds
+        if self.failing is not None or not self.party.is_settled(now):
+            return HURRY_SECONDS
         left = [self.party.dies_at(name) - now for name in self.party.others(now)]
         return max(SOON_SECONDS, min([retry, *left]))
 
