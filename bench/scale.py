@@ -35,6 +35,8 @@ IDLE_SECONDS = 60.0
 FLAPS = 3
 DOWN_SECONDS = 12.0
 UP_SECONDS = 8.0
+LOST_FILE = "a connection has lost its file"
+"""What the operator says when the event loop and the system disagree about a file."""
 GOALS = {
     ("restart to steady", "s"): 60.0,
     ("one joined", "s"): 20.0,
@@ -195,6 +197,8 @@ async def run(
                 await measure_shared(table, limit, replicas=arguments.replicas)
             else:
                 await measure(table, limit, idle_seconds=arguments.idle)
+            lost = sum(log.read_text().count(LOST_FILE) for log in folder.glob("operator*.log"))
+            print(f"connections that lost their files: {lost}")
             return table.phases
     finally:
         pool.close()

@@ -79,6 +79,8 @@ class Membership:
         self.might_work = True
         self.holders: list[Holder] = []
         self.version = ""
+        self.reads = 0
+        """How often all Leases were read."""
         self.renewed = options.wall()
         self.acquired = microtime(self.renewed)
         self.failing: KubeError | None = None
@@ -145,6 +147,7 @@ class Membership:
             await self.renew()
             leases = await self.read()
             self.party.has_read(leases, self.clock())
+            self.reads += 1
         except KubeError as error:
             if self.failing is None:
                 log.warning("membership not renewed", lease=str(self.key), error=str(error))
