@@ -6,6 +6,7 @@ import pytest
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object
+from knfleet.knative.rights import namespace_rules
 from knfleet.knative.shares import Shares
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import StaticCredential
@@ -60,6 +61,13 @@ async def process() -> AsyncGenerator[Process]:
     connection = Connection(HUB, Endpoint("https://127.0.0.1:1"), StaticCredential())
     async with Client(connection) as client:
         yield Process(client)
+
+
+def test_an_operator_may_do_with_leases_what_members_do():
+    """They make their own, renew it, read all, and delete those of the dead."""
+    (rule,) = [each for each in namespace_rules() if LEASES.plural in each["resources"]]
+
+    assert {"create", "update", "list", "delete"} <= set(rule["verbs"])
 
 
 async def test_spokes_are_shared_when_a_member_leads(process: Process):
