@@ -9,6 +9,9 @@ READY := .venv/.ready
 WORKERS ?= 2
 ARGS ?=
 N ?= 100
+CHAOS_MINUTES ?= 60
+CHAOS_SEED ?=
+CHAOS_SPOKES ?= 4
 REPLICAS ?= 1
 
 .PHONY: help
@@ -44,6 +47,10 @@ e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or 
 faults: $(READY) ground ## kill the operator at 90 other moments each time (KNFLEET_TEST_SEED=7: at the same)
 	KNFLEET_TEST_KILLS=90 KNFLEET_TEST_SEED=$${KNFLEET_TEST_SEED:-$$RANDOM} \
 	  $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/fleet/test_knative_kills.py $(ARGS)
+
+.PHONY: chaos
+chaos: $(READY) ground ## random faults on a hub and 4 spokes, an hour long (CHAOS_MINUTES=10 CHAOS_SEED=7: shorter, again)
+	@$(BIN)/python -m tests.chaos.run --minutes $(CHAOS_MINUTES) --spokes $(CHAOS_SPOKES) --seed "$(CHAOS_SEED)"
 
 .PHONY: peers
 peers: $(READY) ground ## compare all samples with the Knative Operator (long the first time)

@@ -55,7 +55,7 @@ class Reached(Struct, frozen=True):
     available: float
     """Until all Deployments are Available."""
     complete: float
-    """Until all Jobs are complete, too, which knfleet waits for and the Knative Operator not."""
+    """Until all Jobs are complete, too."""
 
 
 async def load(releases: Path, folder: Path, spec: Object, client: Client) -> Load:
@@ -148,6 +148,7 @@ async def measured(lent: Lent, spokes: Sequence[Lent], what: Load, name: str) ->
     reached = await install(spokes, what)
     parts = used(before, usage(lent))
     return {
+        f"{name} until Deployments are Available, s": reached.available,
         f"{name} to Ready, s": reached.available,
         f"{name} until Jobs are complete, too, s": reached.complete,
         f"{name} to Ready: CPU of everything, s": sum(parts.values()),

@@ -10,12 +10,12 @@ next run to compare with, and as plots.
 import argparse
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import floor
 from bench.contestants import knative_operator, knfleet
-from bench.machine import Machine, machine
+from bench.machine import machine
 from bench.report import FLOOR, OURS, THEIRS, Results, read_results, write_report
 from bench.scenarios import Figures
 from bench.turns import hung, turn
@@ -23,11 +23,15 @@ from tests.ground import Pool
 from tests.peers.goproject import GoProject, go_project
 from tests.peers.laboratory import Printed
 
+Keep = Callable[[], None]
+"""Called when there are new figures, so that a run that is stopped leaves what it found."""
 
-async def contest(project: GoProject, rounds: range, spokes: int, folder: Path) -> Results:
+
+async def contest(
+    project: GoProject, found: Results, rounds: range, *, spokes: int, folder: Path, keep: Keep
+) -> None:
     """The figures of all, by name, one after the other and in turns."""
     contestants = (knative_operator(project, name=THEIRS), knfleet(project.kodata))
-    found: Results = {THEIRS: [], OURS: [], FLOOR: []}
     pool = Pool(folder / "ground")
     try:
         for number in rounds:
@@ -38,9 +42,10 @@ async def contest(project: GoProject, rounds: range, spokes: int, folder: Path) 
             where = folder / f"{number}-floor"
             figures = await floor.turn(pool, project.kodata, where, spokes=spokes if number else 1)
             note(found, FLOOR, number, figures)
+            if number:
+                keep()
     finally:
         pool.close()
-    return found
 
 
 def note(found: Results, name: str, number: int, figures: Figures) -> None:
@@ -53,32 +58,38 @@ def note(found: Results, name: str, number: int, figures: Figures) -> None:
         found[name].append(figures)
 
 
-async def contest_hung(project: GoProject, rounds: range, folder: Path) -> list[Figures]:
+async def contest_hung(
+    project: GoProject, found: Results, rounds: range, *, folder: Path, keep: Keep
+) -> None:
     """How much knfleet is held up by spokes that hang, round by round."""
     pool = Pool(folder / "ground")
-    found: Results = {OURS: []}
+    held: Results = {OURS: []}
+    before = found[OURS] or [{} for number in rounds if number]
     try:
         for number in rounds:
             where = folder / f"hung-{number}"
             figures = await hung(pool, knfleet(project.kodata), where, first=number % 2 == 1)
-            note(found, OURS, number, figures)
+            note(held, OURS, number, figures)
+            more = [*held[OURS], *({} for _ in before[len(held[OURS]) :])]
+            found[OURS] = [one | other for one, other in zip(before, more, strict=True)]
+            if number:
+                keep()
     finally:
         pool.close()
-    return found[OURS]
 
 
-async def run(arguments: argparse.Namespace, folders: Sequence[Path]) -> Results:
+async def run(arguments: argparse.Namespace, found: Results, folder: Path, keep: Keep) -> None:
     """Everything that was asked for."""
     project = await go_project(Printed())
-    found: Results = {THEIRS: [], OURS: [], FLOOR: []}
     rounds = range(1 if arguments.cold else 0, arguments.rounds + 1)
     if arguments.only != "hung":
-        found = await contest(project, rounds, arguments.spokes, folders[0])
+        place = folder / "contest"
+        place.mkdir()
+        await contest(project, found, rounds, spokes=arguments.spokes, folder=place, keep=keep)
     if arguments.only != "contest":
-        held = await contest_hung(project, rounds, folders[1])
-        merged = found[OURS] or [{} for _ in held]
-        found[OURS] = [one | other for one, other in zip(merged, held, strict=True)]
-    return found
+        place = folder / "hung"
+        place.mkdir()
+        await contest_hung(project, found, rounds, folder=place, keep=keep)
 
 
 def main() -> None:
@@ -90,13 +101,17 @@ def main() -> None:
     parser.add_argument("--only", choices=("contest", "hung"), help="one part alone")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     arguments = parser.parse_args()
-    before: Machine = machine()
+    where, before = machine(), read_results(arguments.out)
+    found: Results = {THEIRS: [], OURS: [], FLOOR: []}
+    page = ""
+
+    def keep() -> None:
+        nonlocal page
+        page = write_report(arguments.out, found, where, before)
+
     with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
-        places = [Path(folder) / name for name in ("contest", "hung")]
-        for each in places:
-            each.mkdir()
-        found = asyncio.run(run(arguments, places))
-    print(write_report(arguments.out, found, before, read_results(arguments.out)))
+        asyncio.run(run(arguments, found, Path(folder), keep))
+    print(page)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ async def measure(pool: Pool, contestant: Contestant, folder: Path, spokes: int)
     ):
         lent = ground.hub.lent
         before, began = usage(lent, operator.pid), time.time()
-        seconds = await install(ground.hub, ground.spokes)
+        seconds = (await install(ground.hub, ground.spokes)).ready
         after = usage(lent, operator.pid)
         print(f"Ready after {seconds:.2f} s; RSS {operator.memory_bytes / MIB:.0f} MiB")
         show_usage(before, after)

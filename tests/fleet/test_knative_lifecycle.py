@@ -1,8 +1,9 @@
 """Both kinds of custom resource with the real releases: installed, changed, upgraded, removed."""
 
-from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS
+from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.apply.readiness import State, health
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.errors import NotFound
 from tests.fleet.operators import Hub, Operator
@@ -130,6 +131,30 @@ async def test_an_upgrade_keeps_the_old_release_until_the_new_one_works(
         "Version migration is not eligible with message: not supported to upgrade or downgrade "
         "across multiple MINOR versions. The installed KnativeServing version is v1.23.0"
     )
+
+
+async def test_jobs_hold_up_an_upgrade_but_no_first_installation(
+    knative_hub: Hub, operator: Operator
+) -> None:
+    """At first there is nothing to migrate; an upgrade is done when everything is migrated."""
+    hub = knative_hub
+    await operator.start()
+    held = {"name": "storage-version-migration-serving-", "annotations": {HOLD: "true"}}
+    await hub.create(SERVINGS, version="1.22", ingress=KOURIER, workloads=[held])
+    await hub.ready(SERVINGS, "1.22.1")
+    job = await hub.client.get(JOBS, f"{held['name']}serving-1.22.1", "knative-serving")
+    assert health(job).state == State.PROGRESSING
+
+    await hub.change(SERVINGS, version="1.23")
+
+    name = f"{held['name']}serving-1.23.0"
+    await hub.says(SERVINGS, "DeploymentsAvailable", status="True")
+    waiting = f"{name} 0/1: it is not complete"
+    await hub.says(SERVINGS, "InstallSucceeded", waiting, status="Unknown")
+    found = await hub.get(SERVINGS)
+    assert found["status"]["version"] == "1.22.1"
+    await hub.change(SERVINGS, workloads=None)
+    await hub.ready(SERVINGS, "1.23.0")
 
 
 async def test_what_comes_back_after_an_uninstall_is_removed_too(

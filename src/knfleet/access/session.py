@@ -7,6 +7,7 @@ is written before the uid was read again.
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -226,7 +227,8 @@ class Session:
         async with asyncio.TaskGroup() as group:
             renewing: asyncio.Task[None] | None = None
             while self.answering:
-                await self.wake_at(probed_at + timing.probe)
+                spread = random.uniform(0, timing.spread)  # noqa: S311  no secret
+                await self.wake_at(probed_at + timing.probe + spread)
                 if (early := probed_at + timing.soonest - loop.time()) > 0:
                     await asyncio.sleep(early)
                 self.woken.clear()

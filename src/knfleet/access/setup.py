@@ -15,7 +15,9 @@ class Timing(Struct, frozen=True):
     """How often, and how long, in seconds."""
 
     probe: float = 10.0
-    """Between two probes of a spoke that is up."""
+    """Between two probes of a spoke that is up, at least."""
+    spread: float = 0.3
+    """At most so much longer, so that spokes that came up together are not probed together."""
     soonest: float = 1.0
     """Between two probes when something went wrong in between."""
     answer: float = 4.0

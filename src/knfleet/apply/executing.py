@@ -1,10 +1,11 @@
 """Carries out a plan: makes room for it on the parent, then writes wave after wave.
 
-    CRDs → established              ┐
-    Namespaces → rules → material  ─┴→ work → webhooks answer → gated
+    CRDs ──────────────────────────┬→ established ────────┬→ custom → webhooks answer → gated
+    Namespaces → rules → material ─┴→ work ───────────────┘
 
-CRDs take an API server longer than everything else, and nothing but work needs them, so rules and
-material are written meanwhile.
+CRDs take an API server longer than everything else, so rules and material are written meanwhile.
+Pods look for kinds when they run, long after they were asked for, so only custom resources wait
+until CRDs are established.
 """
 
 import asyncio
@@ -12,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from knfleet.apply.changes import Action, Change, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import DesiredSet, crd_of
-from knfleet.apply.gating import Gates, crd_refs, new_definitions, waiting_for
+from knfleet.apply.gating import Definitions, Gates, crd_refs, new_definitions, waiting_for
 from knfleet.apply.parents import Parents
 from knfleet.apply.plan import Plan, Step, Verdict
-from knfleet.apply.refs import CRD
+from knfleet.apply.refs import CRD, Ref
 from knfleet.apply.refusals import reason_of
 from knfleet.apply.waves import Wave
 from knfleet.apply.writing import Writer
@@ -69,18 +70,30 @@ class Executor:
         definitions = [each for each in foundation if each.desired.ref.group_kind == CRD]
         places = [each for each in foundation if each.desired.ref.group_kind != CRD]
         rest = [plan.waves.get(wave, ()) for wave in (Wave.RULES, Wave.MATERIAL)]
+        work = plan.waves.get(Wave.WORK, ())
+        builtin = [each for each in work if not each.desired.ref.group_kind.is_custom]
+        custom = [each for each in work if each.desired.ref.group_kind.is_custom]
         written = Written()
         async with self.gates.watching(definitions) as definitions_seen:
             await asyncio.gather(
                 self.write_wave(definitions, desired, written),
                 self.write_material([places, *rest], desired, written),
             )
-            if not is_away(written.outcomes):
-                made = new_definitions(definitions, written.outcomes)
-                written.outcomes += await self.gates.established(made, definitions_seen)
-        await self.write_wave(plan.waves.get(Wave.WORK, ()), desired, written)
+            made = new_definitions(definitions, written.outcomes)
+            await asyncio.gather(
+                self.write_wave(builtin, desired, written),
+                self.wait_established(made, definitions_seen, written),
+            )
+        await self.write_wave(custom, desired, written)
         self.work_written()
         return await self.write_last(plan, desired, written)
+
+    async def wait_established(
+        self, made: Iterable[Ref], seen: Definitions | None, written: Written
+    ) -> None:
+        """Wait until CRDs are served, unless the cluster is away."""
+        if not is_away(written.outcomes):
+            written.outcomes += await self.gates.established(made, seen)
 
     async def write_material(
         self, waves: Iterable[Sequence[Step]], desired: DesiredSet, written: Written

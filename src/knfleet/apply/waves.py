@@ -7,8 +7,8 @@
 |            |                                            | cannot be read; a stale webhook of an |
 |            |                                            | earlier install blocks what comes     |
 | material   | bindings, accounts, ConfigMaps, Secrets    | pods start with them                  |
-| work       | everything else, custom resources too      | CRDs are established by then; pods    |
-|            |                                            | first, since they take longest        |
+| work       | everything else; custom resources when     | pods first, since they take longest   |
+|            | their CRDs are established                 |                                       |
 | gated      | custom resources that a webhook of the set | the webhook must answer first         |
 |            | looks at                                   |                                       |
 """

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from knfleet.api.core import NODES, SERVICE_ACCOUNTS
+from knfleet.api.meta import Object
 from knfleet.dev import binaries, controlplane, pki, ports, processes
 from knfleet.dev.controlplane import API_SERVER, CONTROLLER_MANAGER, ETCD, NODE
 from knfleet.dev.errors import GroundError
@@ -56,6 +57,8 @@ class Ground:
         self.port_range = port_range or ports.DEFAULT_RANGE
         self.started: list[processes.Recorded] = []
         """What this run has started, and takes back when it fails."""
+        self.audit_policy: Object | None = None
+        """Which requests API servers that are started from now on write down; none without it."""
 
     async def up(self, spokes: int) -> State:
         """A hub and at least so many spokes, all ready."""
@@ -149,8 +152,7 @@ class Ground:
                 f"port {cluster.port} of {cluster.name} is taken by {ports.owner(cluster.port)};"
                 " end that process, or start over with `knfleet dev down` and `knfleet dev up`"
             )
-        server = tools[API_SERVER].path
-        self.ensure_running(name, controlplane.api_server_arguments(server, self.folder, cluster))
+        self.ensure_running(name, self.api_server(cluster, tools))
         async with Client(controlplane.connection(self.folder, cluster)) as client:
             await self.wait(name, lambda: readyz(client), f"{cluster.name} does not become ready")
             manager = controlplane.process_name(cluster.name, CONTROLLER_MANAGER)
@@ -168,6 +170,13 @@ class Ground:
             await self.wait(
                 node, lambda: node_ready(client), f"the node of {cluster.name} is not ready"
             )
+
+    def api_server(self, cluster: ClusterState, tools: binaries.Toolset) -> list[str]:
+        """How the API server of a cluster is started."""
+        arguments = controlplane.api_server_arguments(tools[API_SERVER].path, self.folder, cluster)
+        if self.audit_policy is not None:
+            arguments += controlplane.audit_arguments(self.folder, cluster, self.audit_policy)
+        return arguments
 
     def connection(self, name: str) -> Connection:
         """The administrator's connection to a cluster."""

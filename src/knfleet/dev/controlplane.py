@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from knfleet.api.meta import ClusterName
+from knfleet.api.meta import ClusterName, Object
 from knfleet.dev import pki
 from knfleet.dev.folder import ClusterState, Folder, write_private
 from knfleet.dev.node import config
@@ -206,6 +206,22 @@ def api_server_arguments(binary: Path, folder: Folder, cluster: ClusterState) ->
         "--allow-privileged=true",
         "--profiling=false",
         "--v=1",
+    ]
+
+
+def audit_log(folder: Folder, cluster: str) -> Path:
+    """Where an API server writes down who asked for what, if it is told to."""
+    return folder.cluster(cluster) / "audit.log"
+
+
+def audit_arguments(folder: Folder, cluster: ClusterState, policy: Object) -> list[str]:
+    """Have an API server write down the requests that a policy chooses."""
+    file = folder.cluster(cluster.name) / "audit-policy.json"
+    write_private(file, msgspec.json.encode(policy))
+    return [
+        f"--audit-policy-file={file}",
+        f"--audit-log-path={audit_log(folder, cluster.name)}",
+        "--audit-log-maxsize=1024",
     ]
 
 

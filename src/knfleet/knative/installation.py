@@ -24,6 +24,7 @@ from knfleet.apply.refs import JOB, GroupKind, Ref
 from knfleet.apply.repair import Repair, Repairer
 from knfleet.apply.watching import JUDGED, Noticed, SetWatch
 from knfleet.apply.writing import Deadlines
+from knfleet.knative.messages import workloads
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.targets import Target
 from knfleet.kube.informer import Change, Informer, without_managed_fields
@@ -222,12 +223,21 @@ class Installation:
         return Summary(tuple(map(self.as_of_now, judged.healths)))
 
     def is_ready(self) -> bool:
-        """Whether everything that was applied works, as far as watches have told by now."""
+        """Whether everything that was applied works, as far as watches have told by now.
+
+        A first installation works without its Jobs.
+        """
         objects = () if self.rendering is None else self.rendering.objects
         wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
         if not all(self.watch.informer(kind) for kind in {ref.group_kind for ref in wanted}):
             return False
-        return bool(wanted) and self.judged(wanted, objects).is_ready
+        summary = self.judged(wanted, objects)
+        return bool(wanted) and (workloads(summary) if self.is_first else summary).is_ready
+
+    @property
+    def is_first(self) -> bool:
+        """Whether Jobs were never seen to be complete here, so that nothing was there before."""
+        return not self.engine.context().done_jobs
 
     def as_of_now(self, health: Health) -> Health:
         """How an object is; one whose newest state was not seen yet is not ready."""

@@ -248,13 +248,17 @@ class Reconciler:
         summary = await installation.summary(rendering.objects)
         if summary is None and (trouble := self.targets.trouble(manifest)) is not None:
             raise trouble
-        if not self.judge(said, changes, summary, rendering):
+        early = summary is not None and self.are_early(record, summary, rendering)
+        if not self.judge(said, changes, summary, rendering, wait=not early):
             if summary is None or changes.pending:
                 return Again.after(GATED_SECONDS)
             return Again.never() if target.root is None else Again.after(self.poll_seconds)
         said.succeeded(rendering.version)
         record.failures = 0
         await self.reporter.report(record, manifest, said)
+        if early:
+            # Their end causes a pass.
+            return Again.after(self.poll_seconds)
         return await self.prune(record, manifest, said)
 
     async def resolve(self, record: Record, manifest: Object, cr: Knative) -> Target:
@@ -264,10 +268,32 @@ class Reconciler:
         target, _ = await asyncio.gather(self.targets.resolve(manifest), self.renderer.warm(cr))
         return target
 
+    def are_early(self, record: Record, summary: Summary, rendering: Rendering) -> bool:
+        """Whether Jobs are under way that have nothing to migrate, since nothing was there before.
+
+        Everything works without them, so a first installation does not wait for their end, but
+        when they take long, something is wrong.
+        """
+        installation = record.installation
+        assert installation is not None
+        is_first = installation.is_first and record.status.version in ("", rendering.version)
+        if not is_first or not messages.jobs(summary).waiting:
+            return False
+        return record.leaves_time(summary, asyncio.get_running_loop().time())
+
     def judge(
-        self, said: Statement, changes: ChangeSet, summary: Summary | None, rendering: Rendering
+        self,
+        said: Statement,
+        changes: ChangeSet,
+        summary: Summary | None,
+        rendering: Rendering,
+        *,
+        wait: bool = True,
     ) -> bool:
-        """Say how the objects are that were applied; whether everything works."""
+        """Say how the objects are that were applied; whether everything works.
+
+        With `wait`, Jobs must be complete for that.
+        """
         if summary is None:
             said.not_seen()
             return False
@@ -282,9 +308,10 @@ class Reconciler:
             said.failed(f"{failed}; delete the Job, and it runs again")
         elif changes.pending:
             said.installing(messages.pending_text(changes.pending))
-        elif jobs.waiting:
+        elif jobs.waiting and wait:
             said.installing("; ".join(map(str, jobs.waiting)))
-        return workloads.is_ready and jobs.is_ready and changes.settled
+        are_done = jobs.is_ready if wait else not jobs.failed
+        return workloads.is_ready and are_done and changes.settled
 
     async def prune(self, record: Record, manifest: Object, said: Statement) -> Again:
         """Delete what an earlier release or setting has left, now that the new one works."""

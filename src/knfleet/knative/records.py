@@ -7,13 +7,17 @@ from contextlib import asynccontextmanager
 
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
+from knfleet.apply.readiness import Summary
 from knfleet.knative.installation import Installation
 from knfleet.knative.kinds import TRIGGER, annotations_of, uid_of
+from knfleet.knative.messages import workloads
 from knfleet.knative.status import same, status_of
 from knfleet.runtime.manager import Lifetime
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 15.0
+FIRST_JOBS_SECONDS = 120.0
+"""How long Jobs of a first installation may take when everything else works."""
 REMEMBERED = 8
 
 
@@ -40,6 +44,8 @@ class Record:
         self.failures = 0
         self.announced = ""
         """The version whose installation was said to have begun."""
+        self.works_since: float | None = None
+        """When all workloads of a first installation were ready, by the loop's clock."""
         self.told: set[str] = set()
         """What was said once, and need not be said again."""
 
@@ -68,6 +74,12 @@ class Record:
         """Whether somebody asks for a pass that believes nothing; once for each asking."""
         before, self.trigger = self.trigger, trigger_of(manifest)
         return self.trigger != before
+
+    def leaves_time(self, summary: Summary, now: float) -> bool:
+        """Whether Jobs of a first installation need not be complete yet."""
+        if self.works_since is None and workloads(summary).is_ready:
+            self.works_since = now
+        return self.works_since is None or now < self.works_since + FIRST_JOBS_SECONDS
 
     @asynccontextmanager
     async def limited(self) -> AsyncGenerator[None]:

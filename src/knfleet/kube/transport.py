@@ -7,7 +7,7 @@ are not used again and close when idle.
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
@@ -57,6 +57,8 @@ class Progress(Struct):
 
     waiting_for: str = "a login"
     sent: bool = False
+    before_sending: Callable[[], None] = lambda: None
+    """Asked last, when there is a connection: making one may take longer than a term."""
     logged_in_again: bool = False
     failures: int = 0
     last: KubeError | None = None
@@ -71,8 +73,9 @@ class AttemptFailed(Exception):
 
 
 async def headers_sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
-    """From here on the server may act on the request."""
+    """From here on the server may act on the request; aiohttp says so before the first byte."""
     progress = context.trace_request_ctx
+    progress.before_sending()
     progress.sent = True
     progress.waiting_for = "an answer"
 
@@ -186,6 +189,7 @@ class Transport:
             await self.enter(call, progress)
             if call.verb.method not in SAFE_METHODS:
                 self.options.before_write()
+                progress.before_sending = self.options.before_write
             try:
                 async with self.exchange(call, credential, progress) as response:
                     answer = await self.read(call, response)

@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from tests.fakes.server import Server, answer
+from tests.chaos.ways import Way
+from tests.fakes.certificates import Authority
+from tests.fakes.server import Server, answer, server_context
 from tests.unit.runtime.clocks import HandClock
+from tests.waiting import until
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object
@@ -82,3 +85,27 @@ async def test_a_client_behind_the_fence_reads_and_does_not_write(leader: Leader
             await client.get(LEASES, "a")
 
         assert [request.method for request in server.requests] == ["PUT", "GET"]
+
+
+async def test_a_write_that_waits_for_a_connection_longer_than_the_term_is_not_sent(
+    leader: Leader, clock: HandClock
+):
+    """It was begun in time; when it could be sent, another may lead."""
+    lease: Object = {"metadata": {"name": "a"}}
+    authority = Authority()
+    async with (
+        Server(answer(lease), tls=server_context(authority.server())) as server,
+        Way(server.url) as way,
+    ):
+        way.open.clear()
+        connection = Connection(HUB, Endpoint(way.url, authority.pem), StaticCredential())
+        async with Client(connection, Options(before_write=leader.require)) as client:
+            writing = asyncio.ensure_future(client.replace(LEASES, lease))
+            await until(lambda: way.connections == 1, "it connects")
+            clock.advance(1)
+            way.open.set()
+
+            with pytest.raises(LostLeadership):
+                await writing
+
+        assert server.requests == []

@@ -1,0 +1,104 @@
+"""The end of a run: every custom resource is ready, and a fresh rendering would change nothing."""
+
+import asyncio
+import os
+import sys
+import time
+
+from knfleet.api.meta import Object
+from knfleet.apply.parts import items, part
+from knfleet.kube.errors import KubeError
+from tests.chaos.resources import Wanted
+from tests.chaos.stage import REPLICAS, Stage
+from tests.waiting import until
+
+PLAN_SECONDS = 120.0
+
+
+class NotConverged(Exception):
+    """Something is not as it was asked for, long after the last fault."""
+
+
+async def ready(stage: Stage, seconds: float) -> None:
+    """Wait until every custom resource is ready at the version that it asks for."""
+    waiting: dict[str, str] = {}
+
+    async def holds() -> bool:
+        waiting.clear()
+        for title, wanted in stage.wanted.items():
+            if why := await why_not_ready(stage, wanted):
+                waiting[title] = why
+        return not waiting
+
+    try:
+        await until(holds, "all are ready", seconds=seconds)
+    except AssertionError:
+        told = "; ".join(f"{title}: {why}" for title, why in waiting.items())
+        raise NotConverged(f"not ready {seconds:.0f} s after the last fault: {told}") from None
+
+
+async def why_not_ready(stage: Stage, wanted: Wanted) -> str:
+    """What is in the way of a custom resource; nothing when it is ready."""
+    key = wanted.key
+    try:
+        found = await stage.hub.client.get(wanted.resource, key.name, key.namespace, deadline=5)
+    except KubeError as error:
+        return str(error)
+    return unready(found)
+
+
+def unready(manifest: Object) -> str:
+    """Why a custom resource is not ready at the version that it asks for."""
+    meta, status = manifest["metadata"], part(manifest, "status")
+    if "deletionTimestamp" in meta:
+        return "it is being deleted"
+    if status.get("observedGeneration") != meta["generation"]:
+        return f"it speaks of generation {status.get('observedGeneration')}"
+    if not str(status.get("version", "")).startswith(f"{manifest['spec']['version']}."):
+        return f"it has version {status.get('version')}"
+    conditions = items(manifest, "status", "conditions")
+    if any((each["type"], each["status"]) == ("Ready", "True") for each in conditions):
+        return ""
+    bad = [each for each in conditions if each["status"] != "True"]
+    return "; ".join(f"{each['type']}: {each.get('message', '')}" for each in bad) or "it is new"
+
+
+async def settled(stage: Stage, seconds: float) -> float:
+    """Wait until all are ready and a plan is empty; how long that took."""
+    began = time.monotonic()
+    await ready(stage, seconds)
+    deadline = began + seconds
+    while True:
+        code, printed = await planned(stage)
+        if code == 0:
+            return time.monotonic() - began
+        if time.monotonic() > deadline:
+            raise NotConverged(
+                f"`knfleet plan --all` ends with {code}, {seconds:.0f} s after the last fault:\n"
+                f"{printed[-4000:]}"
+            )
+        await asyncio.sleep(1)
+
+
+async def planned(stage: Stage) -> tuple[int, str]:
+    """The exit code of `knfleet plan --all`, and what it prints."""
+    lent = stage.hub.lent
+    providers = lent.folder.cluster(lent.name) / f"{REPLICAS[0]}.providers.json"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "knfleet", "plan", "--all", "-o", "wide"),
+        f"--kubeconfig={lent.kubeconfig}",
+        f"--clusterprofile-provider-file={providers}",
+        f"--dir={stage.releases}",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=dict(os.environ),
+    )
+    try:
+        async with asyncio.timeout(PLAN_SECONDS):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, printed.decode(errors="replace")
