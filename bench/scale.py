@@ -27,7 +27,7 @@ from tests.fleet import small_release
 from tests.ground import Pool
 from tests.peers.goproject import go_project
 from tests.peers.laboratory import Printed
-from tests.scale.stage import Stage, a_stage
+from tests.scale.stage import NOTHING, Stage, a_stage
 
 Figures = dict[str, float]
 MIB = 2**20
@@ -35,6 +35,8 @@ IDLE_SECONDS = 60.0
 FLAPS = 3
 DOWN_SECONDS = 12.0
 UP_SECONDS = 8.0
+LOST_FILE = "a connection has lost its file"
+"""What the operator says when the event loop and the system disagree about a file."""
 GOALS = {
     ("restart to steady", "s"): 60.0,
     ("one joined", "s"): 20.0,
@@ -59,12 +61,10 @@ class Table:
         stage, figures = self.stage, self.phases.setdefault(name, {})
         asked, counts = await requests(stage.hub.client), await stage.farm.counts()
         farm, began = stage.farm.cpu_seconds(), time.monotonic()
-        same = [each.process.pid for each in stage.operators if each.process]
-        before = stage.cost()
+        before = stage.costs()
         yield figures
-        now = [each.process.pid for each in stage.operators if each.process]
-        after, seconds = stage.cost(), time.monotonic() - began
-        used = after - before if now == same else after
+        after, seconds = stage.costs(), time.monotonic() - began
+        used = sum((cost - before.get(pid, NOTHING) for pid, cost in after.items()), NOTHING)
         figures.setdefault("s", seconds)
         figures["operator CPU, s"] = used.cpu_seconds
         figures["plugin CPU, s"] = used.plugin_seconds
@@ -76,7 +76,7 @@ class Table:
         figures["hub reads per s"] = by_verb(hub, READS) / seconds
         figures["hub writes per s"] = by_verb(hub, WRITES) / seconds
         figures["connections per spoke"] = more.connections / stage.size
-        figures["RSS, MiB"] = after.memory_bytes / MIB
+        figures["RSS, MiB"] = stage.cost().memory_bytes / MIB
         figures["load"] = os.getloadavg()[0]
         print(name, {key: round(value, 2) for key, value in figures.items()}, flush=True)
         self.keep(self.phases)
@@ -197,6 +197,8 @@ async def run(
                 await measure_shared(table, limit, replicas=arguments.replicas)
             else:
                 await measure(table, limit, idle_seconds=arguments.idle)
+            lost = sum(log.read_text().count(LOST_FILE) for log in folder.glob("operator*.log"))
+            print(f"connections that lost their files: {lost}")
             return table.phases
     finally:
         pool.close()

@@ -52,12 +52,22 @@ class Cost(Struct, frozen=True):
     """CPU of programs that the operator ran."""
     memory_bytes: int
 
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            self.cpu_seconds + other.cpu_seconds,
+            self.plugin_seconds + other.plugin_seconds,
+            self.memory_bytes + other.memory_bytes,
+        )
+
     def __sub__(self, before: "Cost") -> "Cost":
         return Cost(
             self.cpu_seconds - before.cpu_seconds,
             self.plugin_seconds - before.plugin_seconds,
             self.memory_bytes - before.memory_bytes,
         )
+
+
+NOTHING = Cost(0.0, 0.0, 0)
 
 
 def cost_of(pid: int) -> Cost:
@@ -190,13 +200,12 @@ class Stage:
 
     def cost(self) -> Cost:
         """What all operators have used so far."""
+        return sum(self.costs().values(), NOTHING)
+
+    def costs(self) -> dict[int, Cost]:
+        """What each operator has used so far, by its process."""
         running = [each.process.pid for each in self.operators if each.process is not None]
-        parts = [cost_of(pid) for pid in running]
-        return Cost(
-            sum(each.cpu_seconds for each in parts),
-            sum(each.plugin_seconds for each in parts),
-            sum(each.memory_bytes for each in parts),
-        )
+        return {pid: cost_of(pid) for pid in running}
 
     async def install(self, seconds: float) -> float:
         """Ask for Serving on all spokes; seconds until the last one is ready."""

@@ -1,6 +1,8 @@
 """Three operators share the spokes of one hub; no spoke is ever written by two of them at once."""
 
+import asyncio
 import os
+import signal
 from pathlib import Path
 
 from tests.fakes.farm import overlapping
@@ -18,7 +20,8 @@ FLAGS = ("--share-spokes",)
 async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, tmp_path: Path):
     """Each works on its part; a part that nobody has any more is shared out among the others.
 
-    A spoke that hangs moves like any other, and holds nobody up.
+    A spoke that hangs moves like any other, and holds nobody up. An operator that was paused for
+    longer than its Lease ends when it wakes, and writes nothing more.
     """
     (tmp_path / "releases").mkdir()
     releases = small_release.write(tmp_path / "releases")
@@ -41,6 +44,14 @@ async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, 
         await stage.shared_by(3, LIMIT_SECONDS)
         await stage.farm.behave(hung, "well")
         await stage.change("joined", LIMIT_SECONDS)
+        paused = stage.operators.pop(0)
+        assert paused.process is not None
+        paused.process.send_signal(signal.SIGSTOP)
+        await stage.change("paused", SERVED_SECONDS)
+        paused.process.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            woken = await paused.process.wait()
+        await stage.change("woken", LIMIT_SECONDS)
 
         written = await stage.farm.written()
         assert len(before) == 3
@@ -50,3 +61,5 @@ async def test_spokes_of_a_killed_operator_are_served_by_the_others(lent: Lent, 
         assert taken < SERVED_SECONDS
         assert overlapping(written) == []
         assert len({each.who for each in written}) == 4
+        assert woken == 1
+        assert "not renewed" in paused.said()

@@ -7,6 +7,9 @@ from knfleet.runtime.leader import Leader
 from knfleet.runtime.membership import Holder, Membership
 from knfleet.runtime.metrics import Metrics
 
+READS = 2
+"""After so many more reads one that had joined is known; the first may be under way by now."""
+
 
 class Shares:
     """Says what is ours, and has everybody follow it."""
@@ -16,6 +19,11 @@ class Shares:
         self.leader = leader
         self.holders: Sequence[Holder] = ()
         self.spokes: Spokes | None = None
+        self.led = False
+        """Whether a member leads, or did when somebody led last."""
+        self.stranger = ""
+        """Who leads and is no member that we know."""
+        self.known_at = 0
         membership.may_work = self.is_led
 
     def owns(self, place: str) -> bool:
@@ -23,8 +31,19 @@ class Shares:
         return self.membership.owns(place) if place else self.leader.leads()
 
     def is_led(self) -> bool:
-        """Whether the process that leads is a member; any other works on all spokes itself."""
-        return self.membership.knows(self.leader.candidate.holder)
+        """Whether the process that leads is a member; any other works on all spokes itself.
+
+        Between two leaders it stays as it was. Who is not known may have joined just now, and is
+        a stranger only if it is unknown still when all members were read once more.
+        """
+        holder, membership = self.leader.candidate.holder, self.membership
+        if membership.knows(holder):
+            self.led, self.stranger = True, ""
+        elif holder and holder != self.stranger:
+            self.stranger, self.known_at = holder, membership.reads + READS
+        elif holder and membership.reads >= self.known_at:
+            self.led = False
+        return self.led
 
     def require(self) -> None:
         """Raise `LostLeadership` unless this process may write; costs next to nothing.

@@ -5,10 +5,14 @@ TLS libraries report a bad file as a number and a name; here the same faults bec
 
 import re
 import ssl
+from functools import lru_cache
 
+KNOWN_BUNDLES = 2048
+"""Looking at one costs as much as two requests, and each is looked at again and again."""
 CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
+@lru_cache(maxsize=KNOWN_BUNDLES)
 def authorities(bundle: bytes) -> bytes:
     """The PEM certificates of a bundle, without the remarks between; empty when one is broken."""
     pem = b"\n".join(CERTIFICATE.findall(bundle))

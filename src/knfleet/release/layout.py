@@ -9,6 +9,7 @@
 A version may also be called `latest`. Folders are read in lexical order and not below.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,7 +99,9 @@ class Layout(Struct, frozen=True):
 def folders(path: Path) -> list[str]:
     """Names of the folders in a folder; none if it cannot be read."""
     try:
-        return sorted(entry.name for entry in path.iterdir() if entry.is_dir())
+        # Every pass looks at these; the system tells what is a folder along with its name.
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
     except OSError:
         return []
 

@@ -79,6 +79,8 @@ class Membership:
         self.might_work = True
         self.holders: list[Holder] = []
         self.version = ""
+        self.reads = 0
+        """How often all Leases were read."""
         self.renewed = options.wall()
         self.acquired = microtime(self.renewed)
         self.failing: KubeError | None = None
@@ -125,10 +127,13 @@ class Membership:
             raise
 
     def wait_seconds(self) -> float:
-        """How long to wait before the next turn: until it is time, or somebody is dead."""
-        if self.failing is not None:
-            return HURRY_SECONDS
+        """How long to wait before the next turn: until it is time, or somebody is dead.
+
+        As long as members are at odds some spokes are nobody's, so they hurry.
+        """
         now, retry = self.clock(), self.options.timing.retry_seconds
+        if self.failing is not None or not self.party.is_settled(now):
+            return HURRY_SECONDS
         left = [self.party.dies_at(name) - now for name in self.party.others(now)]
         return max(SOON_SECONDS, min([retry, *left]))
 
@@ -142,6 +147,7 @@ class Membership:
             await self.renew()
             leases = await self.read()
             self.party.has_read(leases, self.clock())
+            self.reads += 1
         except KubeError as error:
             if self.failing is None:
                 log.warning("membership not renewed", lease=str(self.key), error=str(error))

@@ -175,6 +175,11 @@ class Party:
             if view != self.published
         )
 
+    def is_settled(self, now: float) -> bool:
+        """Whether all members work by the view of those that there are."""
+        views = [known.view for known in self.others(now).values()]
+        return all(view == self.published for view in (self.view(now), *views))
+
     def news(self, now: float) -> tuple[object, ...]:
         """All that decides what is ours; when it is something else, so may be what is ours."""
         views = {name: known.view for name, known in self.others(now).items()}

@@ -232,3 +232,21 @@ async def test_members_are_known_by_their_processes_also_after_they_left(table: 
     assert one.membership.knows("host_1")
     assert not one.membership.knows("stranger")
     assert not one.membership.knows("")
+
+
+async def test_members_hurry_until_they_agree_and_look_when_one_may_be_dead(table: Table):
+    """Between, they do no more than renew."""
+    one = table.add()
+    await table.turns(1)
+    alone = one.membership.wait_seconds()
+    other = table.add()
+    await table.turns(1, other)
+    await one.membership.turn()
+    at_odds = one.membership.wait_seconds()
+    await table.turns(2)
+    agreed = one.membership.wait_seconds()
+    await table.turns(3, one)
+    table.clock.advance(3.7)
+
+    assert (alone, at_odds, agreed) == (2.0, 0.5, 2.0)
+    assert one.membership.wait_seconds() == pytest.approx(0.3)
