@@ -31,6 +31,7 @@ from tests.chaos.watching import Watcher
 OUT = Path("build/chaos")
 FIRST_SECONDS = 300.0
 """How long the first installation may take, before any fault."""
+STILL_SECONDS = 5.0
 CONVERGE_SECONDS = 240.0
 """How long after the last fault everything must be as it was asked for."""
 
@@ -69,6 +70,7 @@ class Run:
                 await self.install()
                 await self.strike_all()
                 await self.converge()
+                await self.rest()
                 await self.watcher.conclude()
             except* (converging.NotConverged, AssertionError) as errors:
                 self.problem = "; ".join(map(str, errors.exceptions))
@@ -110,6 +112,11 @@ class Run:
         """Wait until everything is as it was asked for."""
         self.converged = await converging.settled(self.stage, CONVERGE_SECONDS, self.say)
         self.say(f"converged after {self.converged:.1f} s")
+
+    async def rest(self) -> None:
+        """Go on watching until the time is up; all must still be as it was asked for."""
+        await asyncio.sleep(max(0.0, self.began + self.plan.seconds - time.time()))
+        await converging.ready(self.stage, STILL_SECONDS, self.say)
 
     def figures(self) -> dict[str, int]:
         """How much was seen."""
