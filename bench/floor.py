@@ -128,18 +128,31 @@ async def reach(client: Client, resource: Resource, wanted: frozenset[Key], bega
     raise AssertionError(f"the watch of {resource} ended")
 
 
-async def turn(pool: Pool, releases: Path, folder: Path, *, spokes: int) -> Figures:
-    """What a bare client needs for one spoke, for an upgrade of it, and for all others at once."""
-    _, lone, *many = (await pool.lend(spokes + 2))[: spokes + 2]
+async def turn_alone(pool: Pool, releases: Path, folder: Path) -> Figures:
+    """What a bare client needs for one spoke, and for an upgrade of it."""
+    _, lone = (await pool.lend(2))[:2]
     folder.mkdir()
-    async with Client(lone.connection) as client:
-        new = await load(releases, folder, SPEC, client)
-        old = await load(releases, folder, {**SPEC, "version": "1.22.0"}, client)
+    new, old = await loads(releases, folder, lone)
     figures = await measured(lone, [lone], new, "1 spoke")
     await pool.clean(lone.name)
     await install([lone], old)
     figures["upgrade 1.22 to 1.23, s"] = (await install([lone], new)).available
-    return figures | await measured(lone, many, new, f"{len(many)} spokes")
+    return figures
+
+
+async def turn(pool: Pool, releases: Path, folder: Path, *, spokes: int) -> Figures:
+    """What a bare client needs for many spokes at once."""
+    _, *many = (await pool.lend(spokes + 1))[: spokes + 1]
+    folder.mkdir()
+    new, _ = await loads(releases, folder, many[0])
+    return await measured(many[0], many, new, f"{len(many)} spokes")
+
+
+async def loads(releases: Path, folder: Path, spoke: Lent) -> tuple[Load, Load]:
+    """What is installed: of the newer version, and of the older."""
+    async with Client(spoke.connection) as client:
+        new = await load(releases, folder, SPEC, client)
+        return new, await load(releases, folder, {**SPEC, "version": "1.22.0"}, client)
 
 
 async def measured(lent: Lent, spokes: Sequence[Lent], what: Load, name: str) -> Figures:

@@ -65,16 +65,26 @@ class Clients:
         return (await self.asked() - before).total() <= len(self.clients) // PROBED_SHARE
 
 
-async def turn(pool: Pool, contestant: Contestant, folder: Path, *, spokes: int) -> Figures:
-    """The figures of one operator, on clean clusters: one spoke, then all the others at once."""
+async def turn_alone(pool: Pool, contestant: Contestant, folder: Path) -> Figures:
+    """The figures of one operator with one spoke, from an empty cluster on."""
     figures: Figures = {}
-    async with field(pool, folder, spokes=spokes + 1) as ground:
-        lone, many = ground.spokes[0], ground.spokes[1:]
+    async with (
+        field(pool, folder, spokes=1) as ground,
+        contestant.started(ground.hub, folder, ground.flags) as operator,
+    ):
+        (lone,) = ground.spokes
+        figures |= await measured_install(ground.hub, [lone], operator, "1 spoke")
+        figures |= await life(ground.hub, lone, operator)
+        figures |= await upgrade(ground.hub, lone)
+    return figures
+
+
+async def turn(pool: Pool, contestant: Contestant, folder: Path, *, spokes: int) -> Figures:
+    """The figures of one operator with many spokes at once, from empty clusters on."""
+    figures: Figures = {}
+    async with field(pool, folder, spokes=spokes) as ground:
+        many = ground.spokes
         async with contestant.started(ground.hub, folder, ground.flags) as operator:
-            figures |= await measured_install(ground.hub, [lone], operator, "1 spoke")
-            figures |= await life(ground.hub, lone, operator)
-            figures |= await upgrade(ground.hub, lone)
-            await remove(ground.hub, lone)
             figures |= await measured_install(ground.hub, many, operator, f"{len(many)} spokes")
             figures |= await idle(ground, many, operator)
         figures |= await restart(ground, many, contestant)
@@ -179,6 +189,7 @@ async def idle(ground: Field, spokes: Sequence[Lent], operator: Running) -> Figu
         before, asked = usage(ground.hub.lent, operator.pid), await clients.asked()
         await asyncio.sleep(IDLE_SECONDS)
         counted = await clients.asked() - asked
+        print("  asked in an idle minute:", dict(counted), flush=True)
         parts = used(before, usage(ground.hub.lent, operator.pid))
     return {
         "idle minute: reads": by_verb(counted, READS),
