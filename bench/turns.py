@@ -140,6 +140,7 @@ async def one_forced_pass(
     seconds = time.monotonic() - began
     asked = await clients.asked() - before
     asked["PATCH", SERVINGS.plural] -= 1  # the one above
+    print("  asked in a forced pass:", dict(+asked), flush=True)
     return {
         "forced pass: reads": by_verb(asked, READS),
         "forced pass: writes": by_verb(asked, WRITES),
