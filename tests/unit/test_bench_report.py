@@ -4,7 +4,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from bench.machine import machine
-from bench.report import FLOOR, OURS, THEIRS, Results, line, read_results, write_report
+from bench.report import (
+    ALONE,
+    FLOOR,
+    OURS,
+    THEIRS,
+    Results,
+    hung_text,
+    line,
+    read_results,
+    write_report,
+)
 
 READY, WAITING = "1 spoke to Ready, s", "6 spokes beside 2 that hang to Ready, s"
 
@@ -48,11 +58,23 @@ def test_a_ratio_that_became_worse_is_marked() -> None:
     assert "worse" not in line(results(1.9, theirs=16.0), READY, before).verdict
 
 
+def test_hung_spokes_are_judged_round_by_round() -> None:
+    """A machine that was slow in one round was so for both parts of it."""
+    pairs = ((10.0, 10.3), (20.0, 20.4), (5.0, 6.0))
+    rounds: Results = {OURS: [{ALONE: one, WAITING: other} for one, other in pairs]}
+
+    text = hung_text(rounds)
+
+    assert "changes by +3.0 %" in text
+    assert "met" in text
+    assert "+2.0, +3.0, +20.0 %" in text
+
+
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     """The page names figures and goals, plots are well-formed, and the next run finds the JSON."""
     found = results(1.7, 1.8)
     for each in found[OURS]:
-        each |= {"6 spokes to Ready, s": 10.0, WAITING: 12.0}
+        each |= {ALONE: 10.0, WAITING: 12.0}
 
     page = write_report(tmp_path, found, machine(), None)
 
