@@ -9,6 +9,7 @@ next run to compare with, and as plots.
 
 import argparse
 import asyncio
+import signal
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -126,6 +127,9 @@ def main() -> None:
     parser.add_argument("--only", choices=("alone", "together", "hung"), help="one part alone")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     arguments = parser.parse_args()
+    # Whoever stops it, and however, nothing is left running.
+    for blow in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(blow, signal.default_int_handler)
     findings = Findings(arguments.out)
     with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
         asyncio.run(run(arguments, findings, Path(folder)))
