@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import tempfile
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 from bench import floor
@@ -59,37 +60,54 @@ def note(found: Results, name: str, number: int, figures: Figures) -> None:
 
 
 async def contest_hung(
-    project: GoProject, found: Results, rounds: range, *, folder: Path, keep: Keep
+    project: GoProject, held: list[Figures], rounds: range, *, folder: Path, keep: Keep
 ) -> None:
     """How much knfleet is held up by spokes that hang, round by round."""
     pool = Pool(folder / "ground")
-    held: Results = {OURS: []}
-    before = found[OURS] or [{} for number in rounds if number]
+    found: Results = {OURS: held}
     try:
         for number in rounds:
             where = folder / f"hung-{number}"
             figures = await hung(pool, knfleet(project.kodata), where, first=number % 2 == 1)
-            note(held, OURS, number, figures)
-            more = [*held[OURS], *({} for _ in before[len(held[OURS]) :])]
-            found[OURS] = [one | other for one, other in zip(before, more, strict=True)]
+            note(found, OURS, number, figures)
             if number:
                 keep()
     finally:
         pool.close()
 
 
-async def run(arguments: argparse.Namespace, found: Results, folder: Path, keep: Keep) -> None:
+class Findings:
+    """Everything that was found, written down whenever there is more."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.where, self.before = machine(), read_results(out)
+        self.found: Results = {THEIRS: [], OURS: [], FLOOR: []}
+        self.held: list[Figures] = []
+        self.page = ""
+
+    def keep(self) -> None:
+        """Write a report of what there is by now."""
+        nothing: Figures = {}
+        pairs = zip_longest(self.found[OURS], self.held, fillvalue=nothing)
+        merged = {**self.found, OURS: [{**one, **other} for one, other in pairs]}
+        self.page = write_report(self.out, merged, self.where, self.before)
+
+
+async def run(arguments: argparse.Namespace, findings: Findings, folder: Path) -> None:
     """Everything that was asked for."""
     project = await go_project(Printed())
     rounds = range(1 if arguments.cold else 0, arguments.rounds + 1)
-    if arguments.only != "hung":
-        place = folder / "contest"
-        place.mkdir()
-        await contest(project, found, rounds, spokes=arguments.spokes, folder=place, keep=keep)
+    keep = findings.keep
     if arguments.only != "contest":
         place = folder / "hung"
         place.mkdir()
-        await contest_hung(project, found, rounds, folder=place, keep=keep)
+        await contest_hung(project, findings.held, rounds, folder=place, keep=keep)
+    if arguments.only != "hung":
+        place = folder / "contest"
+        place.mkdir()
+        spokes = arguments.spokes
+        await contest(project, findings.found, rounds, spokes=spokes, folder=place, keep=keep)
 
 
 def main() -> None:
@@ -101,17 +119,10 @@ def main() -> None:
     parser.add_argument("--only", choices=("contest", "hung"), help="one part alone")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     arguments = parser.parse_args()
-    where, before = machine(), read_results(arguments.out)
-    found: Results = {THEIRS: [], OURS: [], FLOOR: []}
-    page = ""
-
-    def keep() -> None:
-        nonlocal page
-        page = write_report(arguments.out, found, where, before)
-
+    findings = Findings(arguments.out)
     with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
-        asyncio.run(run(arguments, found, Path(folder), keep))
-    print(page)
+        asyncio.run(run(arguments, findings, Path(folder)))
+    print(findings.page)
 
 
 if __name__ == "__main__":
