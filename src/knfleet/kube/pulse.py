@@ -22,6 +22,8 @@ from knfleet.kube.transport import Call, Transport, with_token
 
 ANSWER_LIMIT_BYTES = 256 * 1024
 HEAD_END = b"\r\n\r\n"
+GRACE_SECONDS = 0.05
+"""Longer than one round of the event loop waits."""
 MOST_FAILURES = 3
 """A server with which it goes wrong so often in a row is always asked in the ordinary way."""
 
@@ -142,7 +144,7 @@ class Line(asyncio.Protocol):
             return None
         loop = asyncio.get_running_loop()
         waiter = self.waiter = loop.create_future()
-        alarm = loop.call_later(seconds, expire, waiter)
+        alarm = loop.call_later(seconds, look_once_more, waiter)
         try:
             transport.write(request)
             return await waiter
@@ -151,6 +153,15 @@ class Line(asyncio.Protocol):
             raise
         finally:
             alarm.cancel()
+
+
+def look_once_more(waiter: asyncio.Future[Answered | None]) -> None:
+    """Tell who waits that it took too long, unless the answer is here and was not read yet.
+
+    Timers come before sockets: a loop that was busy for long finds both at the same time.
+    """
+    if not waiter.done():
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, expire, waiter)
 
 
 def expire(waiter: asyncio.Future[Answered | None]) -> None:

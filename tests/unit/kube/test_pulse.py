@@ -1,5 +1,6 @@
 """The cheap way to ask a server again and again: what it understands, and what it leaves alone."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import Credential
 from knfleet.kube.errors import Unanswered
-from knfleet.kube.pulse import Answered, NotUnderstood, Pulse, answer_in
+from knfleet.kube.pulse import Answered, Line, NotUnderstood, Pulse, answer_in
 from tests.fakes.clients import SECRET, Certificates, Heard, client_for
 from tests.fakes.server import Behaviour, Server, answer, drop, silence, status, stream
 
@@ -115,6 +116,35 @@ async def test_no_answer_in_time_is_an_error():
 
         assert pulse.line is None
         assert heard.requests == [("get", 0)]
+
+
+class Wire(asyncio.Transport):
+    """Takes whatever is written."""
+
+    def write(self, data: object) -> None:
+        """Take it."""
+
+    def is_closing(self) -> bool:
+        """Never."""
+        return False
+
+    def abort(self) -> None:
+        """End, at no cost."""
+
+
+async def test_an_answer_that_came_while_the_loop_was_busy_is_in_time():
+    """Timers come before sockets: the time is over when the loop looks, but the answer is here."""
+    line, loop = Line(), asyncio.get_running_loop()
+    line.connection_made(Wire())
+    over = loop.create_future()
+    asking = asyncio.create_task(line.ask(b"", 0))
+    await asyncio.sleep(0)
+    loop.call_later(0, over.set_result, None)
+    await over
+
+    line.data_received(PLAIN)
+
+    assert await asking == Answered(200, BODY, is_last=False)
 
 
 async def test_a_cut_client_cuts_the_connection_too():
