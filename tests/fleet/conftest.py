@@ -61,7 +61,7 @@ async def scene(lend: Lend, tmp_path: Path) -> AsyncIterator[Scene]:
     """A hub with our controllers, and a spoke whose agent knows how to reach it."""
     hub_lent, spoke_lent = await lend(2)
     async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
-        await hubs.install(hub)
+        await hubs.install(hub_lent.connection)
         await prepare_spoke(spoke)
         agent = Agent(spoke_lent, tmp_path)
         agent.point_to(hub_lent.connection.endpoint, await bootstrap_token(hub))

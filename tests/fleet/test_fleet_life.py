@@ -82,7 +82,7 @@ async def life(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Li
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(hub_lent.connection))
         spoke = await stack.enter_async_context(Client(spoke_lent.connection))
-        await hubs.install(client)
+        await hubs.install(hub_lent.connection)
         await prepare_spoke(spoke)
         serving = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "knative-serving"}}
         await client.apply(await client.discovery.resource("v1", "Namespace"), serving)

@@ -118,7 +118,7 @@ async def test_a_hub_has_a_dashboard_with_logins(lend: Lend, small_root: Path, t
     """It shows what the hub's controllers see anyway, to those who may see it, live."""
     (lent,) = await lend(1)
     async with Client(lent.connection) as client:
-        await hubs.install(client)
+        await hubs.install(lent.connection)
         serving = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "knative-serving"}}
         await client.apply(NAMESPACES, serving)
         token = await RealHub(client, lent.connection).account("viewer-of-all", ADMIN)

@@ -120,7 +120,7 @@ class Clocks:
 async def test_many_agents_join_at_once(lent: Lent, tmp_path: Path):
     """All become available, lose their taints and get profiles; the hub stays small."""
     async with Client(lent.connection) as admin:
-        await hubs.install(admin)
+        await hubs.install(lent.connection)
         account = await hubs.as_account(lent.connection, CLUSTER_MANAGER)
         releases = tmp_path / "releases"
         releases.mkdir()

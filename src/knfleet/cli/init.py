@@ -175,21 +175,26 @@ async def install(
     )
     from knfleet.api.meta import Key
     from knfleet.fleet.applying import NotInTime, apply_all, available, condition_says
+    from knfleet.fleet.enforcing import enforced
     from knfleet.fleet.invitations import invite
+    from knfleet.kube.client import Client
 
     applied = await apply_all(client, objects)
     say(f"Applied {len(applied)} objects to {client.cluster}.")
-    if options["wait"]:
-        say("Waiting for the hub to be ready ...")
-        seconds = float(options["timeout"])
-        wanted = {APPLIED: "True", HUB_REGISTRATION_DEGRADED: "False"}
-        try:
+    try:
+        if options["wait"]:
+            say("Waiting for the hub to be ready ...")
+            seconds = float(options["timeout"])
+            wanted = {APPLIED: "True", HUB_REGISTRATION_DEGRADED: "False"}
             key = Key(OPERATOR_NAMESPACE, CLUSTER_MANAGER)
             await available(client, key, seconds=seconds)
             await condition_says(client, CLUSTER_MANAGERS, CLUSTER_MANAGER, wanted, seconds=seconds)
-        except NotInTime as error:
-            raise click.ClickException(str(error)) from error
-    return await invite(client, connection.endpoint, by_bootstrap_token=options["by_token"])
+        made = await invite(client, connection.endpoint, by_bootstrap_token=options["by_token"])
+        async with Client(made.connection(connection)) as asking:
+            await enforced(asking)
+    except NotInTime as error:
+        raise click.ClickException(str(error)) from error
+    return made
 
 
 def write_files(

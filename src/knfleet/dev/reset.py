@@ -107,9 +107,12 @@ async def reset(client: Client, folder: Folder, cluster: str) -> None:
             # Namespaces and CRDs wait: deleting them first makes the server do the same slowly.
             await delete_all(client, gates or inner)
         else:
-            await delete_all(client, remaining)
-            names = [each.key.name for each in remaining if each.resource == NAMESPACES]
-            await asyncio.gather(*(finalize(client, name) for name in names))
+            spaces = [each for each in remaining if each.resource == NAMESPACES]
+            crds = {each: item for each, item in remaining.items() if each.resource == CRDS}
+            await asyncio.gather(
+                delete_all(client, crds),
+                *(end_space(client, each.key) for each in spaces),
+            )
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -124,13 +127,26 @@ async def stop_conversion(client: Client, crds: list[Thing]) -> None:
     await asyncio.gather(*(stop(crd) for crd in crds))
 
 
-async def finalize(client: Client, name: str) -> None:
-    """End an empty namespace at once; the controller would wait five seconds first."""
+async def end_space(client: Client, key: Key) -> None:
+    """End an empty namespace at once; the controller would wait five seconds first.
+
+    It loses its finalizer before it is deleted: the controller leaves such a one alone. Taken away
+    afterwards, the controller may be emptying the namespace by then, and goes on when there is a
+    new one of the same name. So one that is being deleted already is left to the controller.
+    """
     with contextlib.suppress(KubeError):
-        await client.delete_collection(EVENTS, name)
-        namespace = await client.get(NAMESPACES, name)
-        namespace["spec"] = {"finalizers": []}
-        await client.replace(NAMESPACES, namespace, subresource="finalize")
+        await client.delete_collection(EVENTS, key.name)
+        namespace = await client.get(NAMESPACES, key.name)
+        meta, emptied_by = namespace["metadata"], namespace["spec"].get("finalizers")
+        if meta.get("finalizers"):
+            await client.patch(NAMESPACES, key, {"metadata": {"finalizers": None}})
+        if emptied_by:
+            if "deletionTimestamp" in meta:
+                return
+            free: Object = {**namespace, "metadata": {"name": key.name}, "spec": {"finalizers": []}}
+            await client.replace(NAMESPACES, free, subresource="finalize")
+        for _ in range(2):  # the first marks it
+            await client.delete(NAMESPACES, key)
 
 
 async def delete_all(client: Client, things: dict[Thing, Object]) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knfleet.api.conditions import timestamp
 from knfleet.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
@@ -19,7 +20,8 @@ from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
 from knfleet.kube.certificates import authorities
 from knfleet.kube.client import Client
-from knfleet.kube.endpoint import Endpoint
+from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import NotFound
 from knfleet.kube.yaml import dump_all
 
@@ -51,8 +53,12 @@ class Invitation(Struct, frozen=True):
             f" --cluster-name {PLACEHOLDER}{pin}"
         )
 
+    def connection(self, hub: Connection) -> Connection:
+        """The hub as one reaches it who was invited."""
+        return replace(hub, credentials=StaticCredential(Credential(token=self.token)))
+
     def fields(self) -> dict[str, str]:
-        """The same for programs."""
+        """The command for programs."""
         return {
             "hub-token": self.token,
             "hub-apiserver": self.server,

@@ -20,7 +20,7 @@ def fleet_connection(pool: Pool) -> Connection:
     async def install() -> Connection:
         (lent,) = await pool.lend(1)
         async with Client(lent.connection) as client:
-            await hubs.install(client)
+            await hubs.install(lent.connection)
             for each in spoke_definitions():
                 await client.apply(CRDS, each)
                 await hubs.established(client, each["metadata"]["name"])

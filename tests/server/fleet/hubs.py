@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
 from knfleet.api.hub import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.meta import Object
+from knfleet.fleet.applying import apply_all
+from knfleet.fleet.enforcing import enforced
 from knfleet.fleet.installing import hub_objects
+from knfleet.fleet.invitations import invite
 from knfleet.fleet.process import Fleet, FleetOptions, join
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential, StaticCredential
@@ -20,17 +23,13 @@ from knfleet.runtime.metrics import Metrics
 from tests.waiting import until
 
 
-async def install(client: Client) -> None:
+async def install(admin: Connection) -> None:
     """Do what `init` does, but for the Deployment."""
-    wanted = hub_objects()
-    crds = [each for each in wanted if each["kind"] == CRDS.kind]
-    await asyncio.gather(*(client.apply(CRDS, each) for each in crds))
-    for each in crds:
-        await established(client, each["metadata"]["name"])
-    for each in wanted:
-        if each["kind"] != CRDS.kind:
-            resource = await client.discovery.resource(each["apiVersion"], each["kind"])
-            await client.apply(resource, each)
+    async with Client(admin) as client:
+        await apply_all(client, hub_objects())
+        made = await invite(client, admin.endpoint)
+    async with Client(made.connection(admin)) as asking:
+        await enforced(asking)
 
 
 async def established(client: Client, name: str) -> None:

@@ -1,0 +1,33 @@
+"""Nobody is invited before the API server keeps the fleet's rules."""
+
+import pytest
+
+from knfleet.api.cluster import CLUSTERS
+from knfleet.fleet.applying import NotInTime, apply_all
+from knfleet.fleet.enforcing import SELF_MADE, enforced
+from knfleet.fleet.installing import hub_objects
+from knfleet.fleet.invitations import invite
+from knfleet.fleet.policies import POLICY_VERSION
+from knfleet.kube.client import Client
+from knfleet.kube.errors import Forbidden
+from tests.conftest import Lend
+
+
+async def test_rules_that_are_not_kept_are_waited_for(lend: Lend):
+    """And told of when they stay without effect; nothing is written meanwhile."""
+    (lent,) = await lend(1)
+    wanted = hub_objects()
+    rules = [each for each in wanted if each["apiVersion"] == POLICY_VERSION]
+    async with Client(lent.connection) as admin:
+        await apply_all(admin, [each for each in wanted if each not in rules])
+        made = await invite(admin, lent.connection.endpoint)
+        async with Client(made.connection(lent.connection)) as asking:
+            with pytest.raises(NotInTime, match="knfleet-acceptance has no effect") as caught:
+                await enforced(asking, seconds=1)
+            assert made.token not in str(caught.value)
+
+            await apply_all(admin, rules)
+            await enforced(asking)
+            with pytest.raises(Forbidden, match="managedclusters/accept"):
+                await asking.create(CLUSTERS, SELF_MADE)
+        assert (await admin.list(CLUSTERS)).items == []
