@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,32 @@ async def test_a_used_cluster_is_lent_clean(lend: Lend) -> None:
             with pytest.raises(NotFound):
                 await client.get(resource, name)
         await client.get(SERVICE_ACCOUNTS, "default", "default")
+
+
+async def test_namespaces_end_without_the_controller(pool: Pool, lend: Lend) -> None:
+    """It would go on emptying one when there is a new one of the same name already."""
+    (hub,) = await lend(1)
+    async with Client(hub.connection) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "short"}})
+        last: list[Object] = []
+
+        async def follow() -> None:
+            events = client.watch(NAMESPACES, fields="metadata.name=short")
+            async with aclosing(events):
+                async for event in events:
+                    if event.type != "BOOKMARK":
+                        last.append(event.object)
+                    if event.type == "DELETED":
+                        return
+
+        following = asyncio.create_task(follow())
+        await until(lambda: bool(last), "the namespace is seen", seconds=20)
+        await pool.clean("hub")
+        await asyncio.wait_for(following, 20)
+
+    marked = [each for each in last if "deletionTimestamp" in each["metadata"]]
+    assert marked
+    assert [each for each in marked if each["spec"].get("finalizers")] == []
 
 
 async def test_a_cluster_that_resists_is_replaced(pool: Pool, lend: Lend) -> None:
