@@ -1,8 +1,9 @@
 """The floor: the same objects, sent at once by a bare client, until the Deployments are Available.
 
 Nothing is looked at before, kept in order, judged or remembered; only Namespaces come first, since
-without them nearly everything would be refused. What is refused because its kind is not served yet
-is sent again at once. No program that installs these objects by server-side apply can be faster.
+without them nearly everything would be refused. What is refused because its kind is not served yet,
+or its webhook does not answer yet, is sent again at once. No program that installs these objects by
+server-side apply can be faster.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from knfleet.api.schema import decode
 from knfleet.apply.desired import defined_kinds, kind_of
 from knfleet.apply.readiness import State, health
 from knfleet.kube.client import Client, Options
-from knfleet.kube.errors import NotFound
+from knfleet.kube.errors import NotFound, ServerError
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.render.pipeline import Facts, render
@@ -104,9 +105,9 @@ async def install_one(spoke: Lent, what: Load, began: float) -> Reached:
 
 
 async def send(client: Client, resource: Resource, manifest: Object) -> None:
-    """Apply an object, again and again while its kind is not served."""
+    """Apply an object, again and again while its kind is not served or its webhook is not up."""
     while True:
-        with suppress(NotFound):
+        with suppress(NotFound, ServerError):
             await client.apply(resource, manifest)
             return
         await asyncio.sleep(AGAIN_SECONDS)

@@ -11,9 +11,11 @@ import argparse
 import asyncio
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from bench import floor
 from bench.contestants import knative_operator, knfleet
@@ -28,6 +30,14 @@ from tests.peers.laboratory import Printed
 HUNG_ROUNDS = 2
 
 
+class Turn(Protocol):
+    """Measures somebody on clean clusters."""
+
+    def __call__(self, pool: Pool, *, folder: Path) -> Awaitable[Figures]:
+        """Its figures."""
+        ...
+
+
 class Contest:
     """Both operators and a bare client, one after the other and in turns."""
 
@@ -38,25 +48,32 @@ class Contest:
 
     async def alone(self, rounds: range, folder: Path) -> None:
         """With one spoke: on a machine with nothing but that and its hub."""
-        with open_pool(folder) as pool:
-            for number in rounds:
-                for each in self.contestants:
-                    figures = await turn_alone(pool, each, place(folder, number, each.name))
-                    self.findings.note(each.name, number, figures)
-                figures = await floor.turn_alone(pool, self.releases, place(folder, number, FLOOR))
-                self.findings.note(FLOOR, number, figures)
+        turns: dict[str, Turn] = {
+            each.name: partial(turn_alone, contestant=each) for each in self.contestants
+        }
+        turns[FLOOR] = partial(floor.turn_alone, releases=self.releases)
+        await self.take(turns, rounds, folder)
 
     async def together(self, rounds: range, spokes: int, folder: Path) -> None:
         """With many spokes."""
+        turns: dict[str, Turn] = {
+            each.name: partial(turn, contestant=each, spokes=spokes) for each in self.contestants
+        }
+        turns[FLOOR] = partial(floor.turn, releases=self.releases, spokes=spokes)
+        await self.take(turns, rounds, folder)
+
+    async def take(self, turns: dict[str, Turn], rounds: range, folder: Path) -> None:
+        """Every one's turn in every round; who was first is last in the next.
+
+        API servers answer faster the more they did before, so nobody may always be the last.
+        """
+        order = list(turns)
         with open_pool(folder) as pool:
             for number in rounds:
-                for each in self.contestants:
-                    where = place(folder, number, each.name)
-                    figures = await turn(pool, each, where, spokes=spokes)
-                    self.findings.note(each.name, number, figures)
-                where = place(folder, number, FLOOR)
-                figures = await floor.turn(pool, self.releases, where, spokes=spokes)
-                self.findings.note(FLOOR, number, figures)
+                for name in order:
+                    figures = await turns[name](pool, folder=place(folder, number, name))
+                    self.findings.note(name, number, figures)
+                order = [*order[1:], order[0]]
 
     async def hung(self, rounds: range, folder: Path) -> None:
         """How much knfleet is held up by spokes that hang."""
