@@ -143,12 +143,12 @@ async def turn_alone(pool: Pool, releases: Path, folder: Path) -> Figures:
     return figures
 
 
-async def turn(pool: Pool, releases: Path, folder: Path, *, spokes: int) -> Figures:
+async def turn(pool: Pool, releases: Path, folder: Path, *, spokes: int, name: str = "") -> Figures:
     """What a bare client needs for many spokes at once."""
     _, *many = (await pool.lend(spokes + 1))[: spokes + 1]
     folder.mkdir()
     new, _ = await loads(releases, folder, many[0])
-    return await measured(many[0], many, new, f"{len(many)} spokes")
+    return await measured(many[0], many, new, name or f"{len(many)} spokes")
 
 
 async def loads(releases: Path, folder: Path, spoke: Lent) -> tuple[Load, Load]:

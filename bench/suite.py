@@ -22,12 +22,13 @@ from bench.contestants import knative_operator, knfleet
 from bench.machine import machine
 from bench.report import FLOOR, OURS, THEIRS, read_results, write_report
 from bench.scenarios import Figures
-from bench.turns import hung, turn, turn_alone
+from bench.turns import hung, new_spokes, turn, turn_alone, turn_first
 from tests.ground import Pool
 from tests.peers.goproject import GoProject, go_project
 from tests.peers.laboratory import Printed
 
 HUNG_ROUNDS = 2
+PARTS = ("alone", "together", "first", "hung")
 
 
 class Turn(Protocol):
@@ -75,6 +76,23 @@ class Contest:
                     self.findings.note(name, number, figures)
                 order = [*order[1:], order[0]]
 
+    async def first(self, rounds: range, spokes: int, folder: Path) -> None:
+        """The same with control planes that are new in each turn, one spoke and many."""
+        for number in rounds:
+            for count in (1, spokes):
+                turns: dict[str, Turn] = {
+                    each.name: partial(turn_first, contestant=each, spokes=count)
+                    for each in self.contestants
+                }
+                name = new_spokes(count)
+                turns[FLOOR] = partial(floor.turn, releases=self.releases, spokes=count, name=name)
+                for who, measure in turns.items():
+                    await self.take(
+                        {who: measure},
+                        range(number, number + 1),
+                        folder / f"{number}-{count}-{who}",
+                    )
+
     async def hung(self, rounds: range, folder: Path) -> None:
         """How much knfleet is held up by spokes that hang."""
         with open_pool(folder) as pool:
@@ -103,10 +121,14 @@ def place(folder: Path, number: int, name: str) -> Path:
 class Findings:
     """Everything that was found, written down whenever there is more."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, *, is_part: bool = False) -> None:
         self.out = out
         self.where, self.before = machine(), read_results(out)
         self.found: dict[str, dict[int, Figures]] = {THEIRS: {}, OURS: {}, FLOOR: {}}
+        if is_part and self.before is not None:
+            # The rows of other parts stay as they were.
+            for who, rounds in self.before.items():
+                self.found[who] = {number: dict(each) for number, each in enumerate(rounds, 1)}
         self.page = ""
 
     def note(self, name: str, number: int, figures: Figures) -> None:
@@ -130,6 +152,9 @@ async def run(arguments: argparse.Namespace, findings: Findings, folder: Path) -
         await contest.alone(range(first, last), folder / "alone")
     if arguments.only in (None, "together"):
         await contest.together(range(1, last), arguments.spokes, folder / "together")
+    if arguments.only in (None, "first"):
+        (folder / "first").mkdir()
+        await contest.first(range(1, last), arguments.spokes, folder / "first")
     if arguments.only in (None, "hung"):
         # What is looked for is small, and one of these rounds is short.
         await contest.hung(range(1, HUNG_ROUNDS * arguments.rounds + 1), folder / "hung")
@@ -141,13 +166,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--spokes", type=int, default=8)
     parser.add_argument("--cold", action="store_true", help="without the round before the first")
-    parser.add_argument("--only", choices=("alone", "together", "hung"), help="one part alone")
+    parser.add_argument("--only", choices=PARTS, help="one part alone")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     arguments = parser.parse_args()
     # Whoever stops it, and however, nothing is left running.
     for blow in (signal.SIGINT, signal.SIGTERM):
         signal.signal(blow, signal.default_int_handler)
-    findings = Findings(arguments.out)
+    findings = Findings(arguments.out, is_part=arguments.only is not None)
     with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
         asyncio.run(run(arguments, findings, Path(folder)))
     print(findings.page)

@@ -91,6 +91,20 @@ async def turn(pool: Pool, contestant: Contestant, folder: Path, *, spokes: int)
     return figures
 
 
+async def turn_first(pool: Pool, contestant: Contestant, folder: Path, *, spokes: int) -> Figures:
+    """The installation alone, on control planes on which nothing was installed before."""
+    async with (
+        field(pool, folder, spokes=spokes) as ground,
+        contestant.started(ground.hub, folder, ground.flags) as operator,
+    ):
+        return await measured_install(ground.hub, ground.spokes, operator, new_spokes(spokes))
+
+
+def new_spokes(count: int) -> str:
+    """What spokes are called on which nothing was installed before."""
+    return f"{count} new spoke{'s' if count > 1 else ''}"
+
+
 async def measured_install(
     hub: Hub, spokes: Sequence[Lent], operator: Running, name: str
 ) -> Figures:
