@@ -87,11 +87,8 @@ class Contest:
                 name = new_spokes(count)
                 turns[FLOOR] = partial(floor.turn, releases=self.releases, spokes=count, name=name)
                 for who, measure in turns.items():
-                    await self.take(
-                        {who: measure},
-                        range(number, number + 1),
-                        folder / f"{number}-{count}-{who}",
-                    )
+                    where = place(folder, number, f"{count}-{who}")
+                    await self.take({who: measure}, range(number, number + 1), where)
 
     async def hung(self, rounds: range, folder: Path) -> None:
         """How much knfleet is held up by spokes that hang."""
