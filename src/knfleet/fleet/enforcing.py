@@ -15,6 +15,7 @@ from knfleet.kube.errors import Forbidden, KubeError
 
 POLL_SECONDS = 0.2
 ENFORCED_SECONDS = 30.0
+CREATED = "created"
 SELF_MADE: Object = {
     "apiVersion": CLUSTERS.api_version,
     "kind": CLUSTERS.kind,
@@ -28,13 +29,19 @@ async def enforced(asking: Client, *, seconds: float = ENFORCED_SECONDS) -> None
     ends = time.monotonic() + seconds
     while answer := await unlike_a_refusal(asking):
         if time.monotonic() > ends:
-            raise NotInTime(
-                f"{asking.cluster}: a cluster that asks to join could accept itself."
-                f" ValidatingAdmissionPolicy {ACCEPTANCE.name} has no effect after"
-                f" {seconds:.0f} s; see that the API server's admission plugin"
-                f" ValidatingAdmissionPolicy is on, then run init again. A trial said: {answer}"
-            )
+            raise NotInTime(f"{asking.cluster}: {problem(answer, seconds)}, then run init again")
         await asyncio.sleep(POLL_SECONDS)
+
+
+def problem(answer: str, seconds: float) -> str:
+    """What is wrong, by the answer to a trial, and what to do about it."""
+    if answer != CREATED:
+        return f"whether the fleet's rules are kept cannot be seen ({answer}); mend that"
+    return (
+        "a cluster that asks to join could accept itself. ValidatingAdmissionPolicy"
+        f" {ACCEPTANCE.name} has no effect after {seconds:.0f} s; turn the API server's admission"
+        " plugin ValidatingAdmissionPolicy on"
+    )
 
 
 async def unlike_a_refusal(asking: Client) -> str:
@@ -45,4 +52,4 @@ async def unlike_a_refusal(asking: Client) -> str:
         return "" if ACCEPTANCE.name in str(error) else str(error)
     except KubeError as error:
         return str(error)
-    return "created"
+    return CREATED

@@ -6,7 +6,7 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.fleet.applying import NotInTime, apply_all
 from knfleet.fleet.enforcing import SELF_MADE, enforced
 from knfleet.fleet.installing import hub_objects
-from knfleet.fleet.invitations import invite
+from knfleet.fleet.invitations import Invitation, invite
 from knfleet.fleet.policies import POLICY_VERSION
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden
@@ -25,7 +25,11 @@ async def test_rules_that_are_not_kept_are_waited_for(lend: Lend):
             with pytest.raises(NotInTime, match="knfleet-acceptance has no effect") as caught:
                 await enforced(asking, seconds=1)
             assert made.token not in str(caught.value)
+        async with Client(Invitation(made.server, "wrong").connection(lent.connection)) as nobody:
+            with pytest.raises(NotInTime, match=r"cannot be seen \(.*Unauthorized"):
+                await enforced(nobody, seconds=0)
 
+        async with Client(made.connection(lent.connection)) as asking:
             await apply_all(admin, rules)
             await enforced(asking)
             with pytest.raises(Forbidden, match="managedclusters/accept"):
