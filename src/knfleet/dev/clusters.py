@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -118,7 +118,7 @@ class Ground:
         arguments = controlplane.etcd_arguments(tools["etcd"].path, self.folder)
         if ETCD not in self.running():
             controlplane.etcd_socket(self.folder).unlink(missing_ok=True)
-        self.ensure_running(ETCD, arguments)
+        self.ensure_running(ETCD, arguments, controlplane.environment())
         await self.wait(ETCD, self.etcd_answers, "etcd does not answer")
         started, total = time.monotonic(), len(state.clusters)
         ready: list[str] = []
@@ -152,14 +152,15 @@ class Ground:
                 f"port {cluster.port} of {cluster.name} is taken by {ports.owner(cluster.port)};"
                 " end that process, or start over with `knfleet dev down` and `knfleet dev up`"
             )
-        self.ensure_running(name, self.api_server(cluster, tools))
+        environment = controlplane.environment()
+        self.ensure_running(name, self.api_server(cluster, tools), environment)
         async with Client(controlplane.connection(self.folder, cluster)) as client:
             await self.wait(name, lambda: readyz(client), f"{cluster.name} does not become ready")
             manager = controlplane.process_name(cluster.name, CONTROLLER_MANAGER)
-            binary = tools[CONTROLLER_MANAGER].path
-            self.ensure_running(
-                manager, controlplane.controller_manager_arguments(binary, self.folder, cluster)
+            arguments = controlplane.controller_manager_arguments(
+                tools[CONTROLLER_MANAGER].path, self.folder, cluster
             )
+            self.ensure_running(manager, arguments, environment)
             node = controlplane.process_name(cluster.name, NODE)
             self.ensure_running(node, controlplane.node_arguments(self.folder, cluster))
             await self.wait(
@@ -190,14 +191,16 @@ class Ground:
         known = processes.recorded(self.folder)
         return {name: process for name, process in known.items() if process.live()}
 
-    def ensure_running(self, name: str, arguments: Sequence[str]) -> None:
+    def ensure_running(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         """Start a process unless it runs, and wake it if it is frozen."""
         process = self.running().get(name)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(process.pid).send_signal(signal.SIGCONT)
             return
-        self.started.append(processes.start(self.folder, name, arguments))
+        self.started.append(processes.start(self.folder, name, arguments, environment))
 
     async def wait(
         self, process: str, condition: Callable[[], Awaitable[bool]], problem: str

