@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 
+from bench.resting import lend_rested
 from bench.scenarios import SPEC, Figures
 from bench.usage import usage, used
 from msgspec import Struct
@@ -131,7 +132,7 @@ async def reach(client: Client, resource: Resource, wanted: frozenset[Key], bega
 
 async def turn_alone(pool: Pool, releases: Path, folder: Path) -> Figures:
     """What a bare client needs for one spoke, and for an upgrade of it."""
-    _, lone = (await pool.lend(2))[:2]
+    _, lone = await lend_rested(pool, 2)
     folder.mkdir()
     new, old = await loads(releases, folder, lone)
     figures = await measured(lone, [lone], new, "1 spoke")
@@ -145,7 +146,7 @@ async def turn_alone(pool: Pool, releases: Path, folder: Path) -> Figures:
 
 async def turn(pool: Pool, releases: Path, folder: Path, *, spokes: int, name: str = "") -> Figures:
     """What a bare client needs for many spokes at once."""
-    _, *many = (await pool.lend(spokes + 1))[: spokes + 1]
+    _, *many = await lend_rested(pool, spokes + 1)
     folder.mkdir()
     new, _ = await loads(releases, folder, many[0])
     return await measured(many[0], many, new, name or f"{len(many)} spokes")

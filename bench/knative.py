@@ -10,16 +10,17 @@ controllers, which the server does not tell apart.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.contestants import AS_SHIPPED, Contestant, knative_operator, knfleet
+from bench.resting import lend_rested
 from bench.scenarios import SCENARIOS, Figures, Stage
+from bench.stopping import measured
 from tests.fleet.operators import Hub
 from tests.ground import Pool
 from tests.peers.goproject import go_project
@@ -41,7 +42,7 @@ GOALS = {
 
 async def measure(pool: Pool, contestant: Contestant, folder: Path) -> Figures:
     """All figures of one operator, on a clean cluster."""
-    (lent,) = await pool.lend(1)
+    (lent,) = await lend_rested(pool, 1)
     folder.mkdir()
     figures: Figures = {}
     async with Client(lent.connection) as client:
@@ -117,8 +118,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to keep all figures")
     arguments = parser.parse_args()
     before = os.getloadavg()
-    with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
-        found = asyncio.run(contest(arguments.rounds, Path(folder)))
+    found = measured(partial(contest, arguments.rounds))
     after = os.getloadavg()
     loads = f"load {before[0]:.1f} before, {after[0]:.1f} after; {os.cpu_count()} cores"
     print(f"{table(found, GOALS)}\n\n{arguments.rounds} rounds; {loads}")

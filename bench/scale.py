@@ -15,13 +15,14 @@ import asyncio
 import json
 import os
 import random
-import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from bench.requests import READS, WRITES, by_verb, requests
+from bench.stopping import measured
 from tests.fakes.farm import overlapping
 from tests.fleet import small_release
 from tests.ground import Pool
@@ -173,7 +174,7 @@ async def flap(stage: Stage, limit: float) -> Figures:
 
 
 async def run(
-    arguments: argparse.Namespace, folder: Path, keep: Callable[[dict[str, Figures]], None]
+    arguments: argparse.Namespace, keep: Callable[[dict[str, Figures]], None], folder: Path
 ) -> dict[str, Figures]:
     """Set the stage, and measure."""
     if arguments.real:
@@ -249,8 +250,7 @@ def main() -> None:
             known = {**result, "phases": phases, "load": [before, os.getloadavg()]}
             arguments.json.write_text(json.dumps(known, indent=2) + "\n")
 
-    with tempfile.TemporaryDirectory(prefix="knfleet-scale-") as folder:
-        phases = asyncio.run(run(arguments, Path(folder), keep))
+    phases = measured(partial(run, arguments, keep))
     print(f"{table(phases)}\n\n{', '.join(f'{key}: {value}' for key, value in result.items())};")
     print(f"load {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after; {os.cpu_count()} cores")
 

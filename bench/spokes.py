@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 from bench.readiness import ready
+from bench.resting import lend_rested
 from bench.scenarios import SPEC
 from msgspec import Struct
 from tests.fleet.operators import HOME, Hub
@@ -43,7 +44,7 @@ class Field(Struct, frozen=True):
 @contextlib.asynccontextmanager
 async def field(pool: Pool, folder: Path, *, spokes: int) -> AsyncGenerator[Field]:
     """Clean clusters, with every spoke registered on the hub."""
-    first, *others = await pool.lend(spokes + 1)
+    first, *others = await lend_rested(pool, spokes + 1)
     folder.mkdir()
     async with Client(first.connection) as client:
         hub = Hub(first, client)

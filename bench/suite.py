@@ -8,9 +8,6 @@ next run to compare with, and as plots.
 """
 
 import argparse
-import asyncio
-import signal
-import tempfile
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +19,7 @@ from bench.contestants import knative_operator, knfleet
 from bench.machine import machine
 from bench.report import FLOOR, OURS, THEIRS, read_results, write_report
 from bench.scenarios import Figures
+from bench.stopping import measured
 from bench.turns import hung, new_spokes, turn, turn_alone, turn_first
 from tests.ground import Pool
 from tests.peers.goproject import GoProject, go_project
@@ -166,12 +164,8 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="one part alone")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     arguments = parser.parse_args()
-    # Whoever stops it, and however, nothing is left running.
-    for blow in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(blow, signal.default_int_handler)
     findings = Findings(arguments.out, is_part=arguments.only is not None)
-    with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
-        asyncio.run(run(arguments, findings, Path(folder)))
+    measured(partial(run, arguments, findings))
     print(findings.page)
 
 

@@ -6,21 +6,22 @@ Beside it, with `--floor`, what a bare client needs for the same objects on the 
 """
 
 import argparse
-import asyncio
 import contextlib
 import json
 import os
 import re
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import floor
 from bench.contestants import Contestant, Running, running_knfleet
+from bench.resting import lend_rested
 from bench.scenarios import MIB, SPEC
 from bench.spokes import field, install
+from bench.stopping import measured
 from bench.usage import usage, used
 from tests.fleet.operators import Hub, Operator
 from tests.ground import Pool
@@ -68,7 +69,7 @@ async def measure(pool: Pool, contestant: Contestant, folder: Path, spokes: int)
 
 async def measure_floor(pool: Pool, releases: Path, folder: Path, spokes: int) -> None:
     """The same by a bare client."""
-    _, *others = await pool.lend(spokes + 1)
+    _, *others = await lend_rested(pool, spokes + 1)
     async with Client(others[0].connection) as client:
         what = await floor.load(releases, folder, SPEC, client)
     before = usage(others[0])
@@ -134,8 +135,7 @@ def main() -> None:
     parser.add_argument("--floor", action="store_true", help="beside a bare client")
     parser.add_argument("--requests", action="store_true", help="show each request")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="knfleet-bench-") as folder:
-        asyncio.run(run(arguments, Path(folder)))
+    measured(partial(run, arguments))
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
