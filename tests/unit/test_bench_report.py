@@ -32,7 +32,7 @@ def test_the_median_of_the_rounds_counts() -> None:
     """A round that went wrong changes nothing; its figure is in the spread."""
     found = line(results(1.7, 9.0, 1.6), READY, None)
 
-    assert (found.ours, found.spread, found.verdict) == (1.7, "1.60 to 9", "met")
+    assert (found.ours, found.our_spread, found.verdict) == (1.7, "1.60 to 9", "met")
 
 
 def test_a_goal_is_missed_by_theirs_or_by_the_floor() -> None:
