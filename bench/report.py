@@ -225,8 +225,8 @@ rows about new spokes, every turn has control planes of its own.
 The floor is what a bare client needs that sends the same objects at once and waits until the
 Deployments are Available.
 The Knative Operator sends at most 20 requests a second to a spoke, and installs on two at a time.
-When it comes to objects that its webhook must admit before the webhook is up, the pass fails and
-is made again after all others: rounds in which that happens take it half as long again, or more.
+Some of its rounds take half as long again, or more: a pass that comes to objects which its webhook
+must admit before the webhook is up fails, and is made again after those of all others.
 All processes, control planes too, share the machine: {where.processor}, {where.cores} cores,
 {where.memory_mb / 1000:.0f} GB, {where.system}, Python {where.python}.
 The load was {where.load_before} before it began.
