@@ -102,7 +102,7 @@ recording: $(READY) ground ## type commands on real clusters and draw what they 
 	@$(BIN)/python -m tools.recording docs/images
 
 .PHONY: bench
-bench: $(READY) ground ## measure beside the Knative Operator and a bare client; writes docs/benchmarks (40 minutes)
+bench: $(READY) ground ## measure beside the Knative Operator and a bare client; writes docs/benchmarks (more than an hour)
 	@$(BIN)/python -m bench.suite $(ARGS)
 
 .PHONY: bench-client
