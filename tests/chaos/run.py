@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from knfleet.release.sources import GoModule
-from tests.chaos import converging, hands, report
+from tests.chaos import converging, hands, report, scene
 from tests.chaos.centre import strike
 from tests.chaos.evidence import Span
 from tests.chaos.plan import Plan, Step, plan
@@ -161,6 +161,8 @@ async def chaos(seed: int, minutes: float, spokes: int, out: Path) -> Report:
                 report.write(made_report, out)
                 for replica in made.replicas.values():
                     shutil.copy(replica.log, out / f"seed-{seed}.{replica.name}.log")
+            if not made_report.is_green:
+                await scene.keep(made, out / f"seed-{seed}.scene")
     return made_report
 
 

@@ -24,10 +24,16 @@ class Observed(Struct, frozen=True):
     created_by: str = ""
     legacy: tuple[str, ...] = ()
     """Annotations of the Go operator that are on the object."""
-    deleting: bool = False
+    deleted_at: str = ""
+    """When somebody asked for its deletion, by the server's clock."""
     finalizers: tuple[str, ...] = ()
     managed: tuple[Object, ...] = ()
     """The entries of managedFields."""
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it is on its way out."""
+        return bool(self.deleted_at)
 
     @property
     def own(self) -> FieldSet:
@@ -65,7 +71,7 @@ def observe(manifest: Object) -> Observed:
         applied_hash=annotations.get(marks.APPLIED_HASH, ""),
         created_by=annotations.get(marks.CREATED_BY, ""),
         legacy=legacy,
-        deleting="deletionTimestamp" in meta,
+        deleted_at=meta.get("deletionTimestamp") or "",
         finalizers=tuple(meta.get("finalizers") or ()),
         managed=tuple(items(meta, "managedFields")),
     )

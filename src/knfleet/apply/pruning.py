@@ -37,7 +37,7 @@ class Pruner:
         self.applyset = parents.applyset
         self.sight = sight
         self.deadlines = deadlines
-        self.remover = Remover(client, self.applyset, sight, sight.ledger)
+        self.remover = Remover(client, self.applyset, sight, deadlines)
         self.pruned: frozenset[Ref] | None = None
         """What was wanted when nothing else was left, if nothing was applied since."""
 
@@ -112,9 +112,7 @@ class Pruner:
         if parent is not None and parent.version:
             names |= parent.inventory.second_look
             await self.parents.change(lambda inventory: replace(inventory, second_look=names))
-        result = await self.remover.remove(
-            pruning, seconds=self.deadlines.gone_seconds, propagation=propagation
-        )
+        result = await self.remover.remove(pruning, propagation)
         if names and not any(each.why == Why.UNANSWERED for each in result.failures):
             ghosts = await self.remover.second_look(names)
             known = set(result.by(Action.DELETED))

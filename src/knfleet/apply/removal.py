@@ -3,6 +3,9 @@
 Every deletion names the very object and state that was looked at, so nothing newer is hit. What
 does not go in time is reported with what holds it. One that fails stops no others, with one
 exception: while custom resources wait for their finalizers, the controllers that serve those stay.
+
+Workloads go when their pods have, which is for the cluster's garbage collector to see to; where it
+is late, see `collecting`.
 """
 
 import asyncio
@@ -13,15 +16,17 @@ from knfleet.api.core import CLUSTER_ROLES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
+from knfleet.apply.collecting import FOREGROUND, Collector, in_the_way
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.observed import Observed
 from knfleet.apply.prune import Member, Pruning, Removal, is_ghost
 from knfleet.apply.refs import Ref
 from knfleet.apply.refusals import refusal
-from knfleet.apply.sight import Ledger, Sight
+from knfleet.apply.sight import Sight
 from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Conflict, KubeError, NotFound
+from knfleet.kube.errors import Conflict, Forbidden, KubeError, NotFound
 
 ATTEMPTS = 5
 QUIET_SECONDS = 1.0
@@ -32,22 +37,28 @@ LOOKS = 5
 class Remover:
     """Deletes members of one set."""
 
-    def __init__(self, client: Client, applyset: ApplySet, sight: Sight, ledger: Ledger) -> None:
+    def __init__(
+        self, client: Client, applyset: ApplySet, sight: Sight, deadlines: Deadlines
+    ) -> None:
         self.client = client
         self.applyset = applyset
         self.sight = sight
-        self.ledger = ledger
+        self.ledger = sight.ledger
+        self.deadlines = deadlines
+        self.collector = Collector(
+            client,
+            patience_seconds=deadlines.collected_seconds,
+            gone_seconds=deadlines.gone_seconds,
+        )
 
-    async def remove(
-        self, pruning: Pruning, *, seconds: float, propagation: str = "Background"
-    ) -> ChangeSet:
+    async def remove(self, pruning: Pruning, propagation: str) -> ChangeSet:
         """Delete and release, one step after the other."""
         outcomes: list[Outcome] = list(
             await asyncio.gather(*(self.release(member) for member in pruning.released))
         )
         for step, members in pruning.removals.items():
             how = propagation if step == Removal.WORKLOADS else "Background"
-            done = await self.remove_step(members, seconds=seconds, propagation=how)
+            done = await self.remove_step(members, how)
             outcomes += done
             if any(blocks(step, outcome) for outcome in done):
                 rest = [each for each in pruning.members if each.ref not in refs_of(outcomes)]
@@ -55,16 +66,14 @@ class Remover:
                 break
         return ChangeSet.of(outcomes)
 
-    async def remove_step(
-        self, members: Sequence[Member], *, seconds: float, propagation: str
-    ) -> list[Outcome]:
+    async def remove_step(self, members: Sequence[Member], propagation: str) -> list[Outcome]:
         """Delete some objects at once, and wait until they are gone."""
         self.ledger.forget(member.ref for member in members)
         asked = await asyncio.gather(*(self.delete(each, propagation) for each in members))
-        failures = {failure.ref: failure for failure in asked if failure is not None}
-        going = [member for member in members if member.ref not in failures]
-        held = await self.gone(going, seconds)
-        outcomes: list[Outcome] = list(failures.values())
+        outcomes = [outcome for outcome in asked if outcome is not None]
+        known = refs_of(outcomes)
+        going = [member for member in members if member.ref not in known]
+        held = await self.gone(going)
         for member in going:
             if member.ref in held:
                 outcomes.append(Pending(member.ref, still_there(held[member.ref])))
@@ -72,13 +81,15 @@ class Remover:
                 outcomes.append(Change(member.ref, Action.DELETED))
         return outcomes
 
-    async def delete(self, member: Member, propagation: str) -> Failure | None:
-        """Ask for the deletion of an object, in the state in which it is ours."""
+    async def delete(self, member: Member, propagation: str) -> Outcome | None:
+        """Ask for the deletion of an object, in the state in which it is ours; why it cannot go."""
         observed: Observed | None = member.observed
         try:
             for _ in range(ATTEMPTS):
-                if observed is None or observed.uid != member.observed.uid or observed.deleting:
+                if observed is None or observed.uid != member.observed.uid:
                     return None
+                if observed.deleting:
+                    return await self.collect(member.resource, observed)
                 if observed.part_of != self.applyset.id:
                     return Failure(member.ref, Why.OTHER_SET, other_set(observed), "delete")
                 if await self.try_delete(member.resource, observed, propagation):
@@ -88,6 +99,16 @@ class Remover:
             return refusal(member.ref, error, "delete")
         message = "it changes faster than it can be deleted"
         return Failure(member.ref, Why.CONFLICT, message, "delete")
+
+    async def collect(self, resource: Resource, observed: Observed) -> Outcome | None:
+        """Help an object that is being deleted, if it needs it; what it waits for, if we know."""
+        if not self.collector.is_due(observed):
+            return None
+        try:
+            pods = await self.collector.collect(resource, observed)
+        except Forbidden:
+            return None  # then it goes when the cluster's own collector sees to it
+        return Pending(observed.ref, in_the_way(pods)) if pods else None
 
     async def try_delete(self, resource: Resource, observed: Observed, propagation: str) -> bool:
         """Ask for the deletion of an object in one state; whether it was in that state."""
@@ -105,21 +126,21 @@ class Remover:
             pass
         return True
 
-    async def gone(self, members: Sequence[Member], seconds: float) -> dict[Ref, Object]:
+    async def gone(self, members: Sequence[Member]) -> dict[Ref, Object]:
         """Wait until objects are gone; those that are still there when time is up."""
         by_place: defaultdict[tuple[Resource, str], list[Member]] = defaultdict(list)
         for member in members:
             by_place[member.resource, member.ref.namespace].append(member)
         held = await asyncio.gather(
             *(
-                self.gone_from(resource, namespace, some, seconds)
+                self.gone_from(resource, namespace, some)
                 for (resource, namespace), some in by_place.items()
             )
         )
         return {Ref.of(manifest): manifest for part in held for manifest in part}
 
     async def gone_from(
-        self, resource: Resource, namespace: str, members: Sequence[Member], seconds: float
+        self, resource: Resource, namespace: str, members: Sequence[Member]
     ) -> list[Object]:
         """The same for one kind and namespace; a list is enough when all are gone at once."""
         uids = {member.observed.uid for member in members}
@@ -131,7 +152,7 @@ class Remover:
                 self.client,
                 Collection(resource, namespace, self.applyset.selector, metadata_only=True),
                 lambda found: uids.isdisjoint(map(uid_of, found.values())),
-                seconds=seconds,
+                seconds=self.deadlines.gone_seconds,
             )
         except NotFound:
             return []
@@ -214,9 +235,12 @@ def uid_of(manifest: Object) -> str:
 def still_there(manifest: Object) -> str:
     """Why an object that was deleted is still there."""
     finalizers = manifest["metadata"].get("finalizers") or ()
+    told = "it is being deleted"
     if finalizers:
-        return f"it is being deleted, and held by the finalizers {', '.join(finalizers)}"
-    return "it is being deleted"
+        told += f", and held by the finalizers {', '.join(finalizers)}"
+    if FOREGROUND in finalizers:
+        told += ": the cluster's garbage collector has not seen its pods go"
+    return told
 
 
 def other_set(observed: Observed) -> str:

@@ -1,6 +1,7 @@
 """An account that may do some things: exactly what it lacks is named."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -25,26 +26,33 @@ def rules(**verbs: list[str]) -> list[Object]:
     ]
 
 
-@pytest.fixture
-async def limited(bench: Bench) -> AsyncIterator[Client]:
-    """A client of an account with all rights on ConfigMaps, and some on Services."""
-    await bench.client.create(SERVICE_ACCOUNTS, manifest(SERVICE_ACCOUNTS, "limited"))
-    allowed = rules(configmaps=ALL, services=["list", "create", "delete", "watch"])
-    await bench.client.create(ROLES, manifest(ROLES, "limited", rules=allowed))
+@asynccontextmanager
+async def account(bench: Bench, name: str, allowed: list[Object]) -> AsyncGenerator[Client]:
+    """A client of a new account that has some rights in its namespace."""
+    await bench.client.create(SERVICE_ACCOUNTS, manifest(SERVICE_ACCOUNTS, name))
+    await bench.client.create(ROLES, manifest(ROLES, name, rules=allowed))
     binding = manifest(
         ROLE_BINDINGS,
-        "limited",
-        roleRef={"apiGroup": ROLES.group, "kind": "Role", "name": "limited"},
-        subjects=[{"kind": "ServiceAccount", "name": "limited", "namespace": "home"}],
+        name,
+        roleRef={"apiGroup": ROLES.group, "kind": "Role", "name": name},
+        subjects=[{"kind": "ServiceAccount", "name": name, "namespace": "home"}],
     )
     await bench.client.create(ROLE_BINDINGS, binding)
     request: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await bench.client.create(
-        SERVICE_ACCOUNTS, request, "home", name="limited", subresource="token"
+        SERVICE_ACCOUNTS, request, "home", name=name, subresource="token"
     )
     token = StaticCredential(Credential(token=answer["status"]["token"]))
     connection = Connection(bench.connection.cluster, bench.connection.endpoint, token)
     async with Client(connection) as client:
+        yield client
+
+
+@pytest.fixture
+async def limited(bench: Bench) -> AsyncIterator[Client]:
+    """A client of an account with all rights on ConfigMaps, and some on Services."""
+    allowed = rules(configmaps=ALL, services=["list", "create", "delete", "watch"])
+    async with account(bench, "limited", allowed) as client:
         yield client
 
 
