@@ -1,7 +1,7 @@
 """A cluster as a ClusterProfile shows it: the operator installs there as if it were far away.
 
-The profile leads to the very cluster on which the operator runs, through the same way that any
-other would: profile, access provider, credential plugin.
+Unless there is another, the profile leads to the very cluster on which the operator runs, through
+the same way that any other would: profile, access provider, credential plugin.
 """
 
 import base64
@@ -32,7 +32,9 @@ def profile_of(manifest: Object) -> Key | None:
     return None if reference is None else Key(reference["namespace"], reference["name"])
 
 
-async def offer(client: Client, lent: Lent, profile: Key, folder: Path) -> list[str]:
+async def offer(
+    client: Client, lent: Lent, profile: Key, folder: Path, *, hub: Lent | None = None
+) -> list[str]:
     """Publish a cluster under the name of a profile; the operator's options to reach it."""
     await define(client, [crd for crd in definitions() if crd["spec"]["group"] != GROUP])
     await ensure_namespace(client, profile.namespace)
@@ -50,7 +52,8 @@ async def offer(client: Client, lent: Lent, profile: Key, folder: Path) -> list[
     }
     patch = {"status": {**status, "conditions": [healthy]}}
     await client.patch(PROFILES, profile, patch, subresource="status")
-    return ["--clusterprofile-provider-file", str(await plugin(client, lent, profile, folder))]
+    providers = await plugin(client, lent, profile, folder, hub or lent)
+    return ["--clusterprofile-provider-file", str(providers)]
 
 
 def address(lent: Lent, profile: Key) -> Object:
@@ -66,7 +69,7 @@ def address(lent: Lent, profile: Key) -> Object:
     }
 
 
-async def plugin(client: Client, lent: Lent, profile: Key, folder: Path) -> Path:
+async def plugin(client: Client, lent: Lent, profile: Key, folder: Path, hub: Lent) -> Path:
     """A file of access providers with our own plugin, which reads the administrator's kubeconfig.
 
     So the Knative Operator itself logs in with a plugin of ours.
@@ -77,7 +80,7 @@ async def plugin(client: Client, lent: Lent, profile: Key, folder: Path) -> Path
     run: Object = {
         "apiVersion": CREDENTIALS,
         "command": str(Path(sys.executable).parent / "kubeconfig-secretreader-plugin"),
-        "env": [{"name": "KUBECONFIG", "value": str(lent.kubeconfig)}],
+        "env": [{"name": "KUBECONFIG", "value": str(hub.kubeconfig)}],
         "provideClusterInfo": True,
     }
     providers = folder / "providers.json"
