@@ -57,13 +57,14 @@ def unready(manifest: Object) -> str:
         return "it is being deleted"
     if status.get("observedGeneration") != meta["generation"]:
         return f"it speaks of generation {status.get('observedGeneration')}"
-    if not str(status.get("version", "")).startswith(f"{manifest['spec']['version']}."):
-        return f"it has version {status.get('version')}"
     conditions = items(manifest, "status", "conditions")
+    bad = [each for each in conditions if each["status"] != "True"]
+    told = "; ".join(f"{each['type']}: {each.get('message', '')}" for each in bad) or "it is new"
+    if not str(status.get("version", "")).startswith(f"{manifest['spec']['version']}."):
+        return f"it has version {status.get('version')}: {told}"
     if any((each["type"], each["status"]) == ("Ready", "True") for each in conditions):
         return ""
-    bad = [each for each in conditions if each["status"] != "True"]
-    return "; ".join(f"{each['type']}: {each.get('message', '')}" for each in bad) or "it is new"
+    return told
 
 
 async def settled(stage: Stage, seconds: float, say: Say) -> float:

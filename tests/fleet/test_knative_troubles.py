@@ -13,12 +13,14 @@ from knfleet.api.core import (
 )
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.parts import items
+from knfleet.apply.nudging import LABEL
+from knfleet.apply.parts import items, part
 from knfleet.dev.node.annotations import WEBHOOK
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import ApiError, Forbidden
 from knfleet.kube.yaml import dump_all
 from tests.fleet.operators import Hub, Operator
+from tests.standstill import controllers_stand_still
 from tests.unit.apply.objects import config_map, deployment, manifest, service
 from tests.waiting import until
 
@@ -56,6 +58,31 @@ async def test_a_webhook_that_denies_is_quoted_and_outlived(
     await hub.tells("InternalError", "no.example.com")
     await hub.client.delete(VALIDATING_WEBHOOKS, Key("", "refuser"))
     await hub.ready(SERVINGS, "1.23.0")
+
+
+async def test_workloads_that_their_controller_lost_sight_of_are_touched(
+    knative_hub: Hub, small: Operator
+) -> None:
+    """Again and again until it looks; the touch leaves no trace."""
+    hub = knative_hub
+    with controllers_stand_still(hub.lent):
+        await hub.create(SERVINGS, version="1.23", ingress={})
+        await until(
+            lambda: "so it was touched" in small.log.read_text(),
+            "workloads are touched",
+            seconds=90,
+        )
+        assert "its change is not seen yet" in await hub.says(SERVINGS, "DeploymentsAvailable", "")
+        found = (await hub.client.list(DEPLOYMENTS, "knative-serving")).items
+        assert found
+        await until(lambda: has_no_trace(hub), "no trace is left")
+    await hub.ready(SERVINGS, "1.23.0")
+
+
+async def has_no_trace(hub: Hub) -> bool:
+    """Whether no Deployment has the label of the touch."""
+    found = (await hub.client.list(DEPLOYMENTS, "knative-serving")).items
+    return not any(LABEL in part(each, "metadata", "labels") for each in found)
 
 
 def refusing(hub: Hub) -> Object:

@@ -1,9 +1,6 @@
 """Workloads that wait for a garbage collector that is late: the real one, frozen."""
 
-import os
-import signal
-from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -11,12 +8,11 @@ from knfleet.api.core import DEPLOYMENTS, PODS, REPLICA_SETS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.engine import Engine
 from knfleet.apply.writing import Deadlines
-from knfleet.dev import processes
-from knfleet.dev.controlplane import CONTROLLER_MANAGER, process_name
 from knfleet.kube.client import Client
 from tests.ground import Lent
 from tests.server.apply.conftest import Bench
 from tests.server.apply.test_apply_rights import ALL, account
+from tests.standstill import controllers_stand_still
 from tests.unit.apply.objects import SET, deployment
 from tests.waiting import until
 
@@ -25,18 +21,6 @@ DUE = Deadlines(gone_seconds=20, collected_seconds=0)
 SOON_DUE = Deadlines(gone_seconds=1, collected_seconds=0)
 HELD: Object = {"metadata": {"finalizers": ["example.com/clean"]}}
 FREE: Object = {"metadata": {"finalizers": None}}
-
-
-@contextmanager
-def late_collector(lent: Lent) -> Generator[None]:
-    """The controllers of a cluster stand still for a while."""
-    name = process_name(lent.name, CONTROLLER_MANAGER)
-    pid = processes.recorded(lent.folder)[name].pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture
@@ -74,7 +58,7 @@ async def test_what_the_garbage_collector_leaves_is_collected(
     bench: Bench, lent: Lent, pod: Key
 ) -> None:
     """First it has its time, and the change says whom it waits for; then all goes, pods first."""
-    with late_collector(lent):
+    with controllers_stand_still(lent):
         (waits,) = (await bench.engine(deadlines=PATIENT).uninstall()).pending
         assert "foregroundDeletion: the cluster's garbage collector" in waits.message
         assert pod.name in await left(bench)
@@ -90,7 +74,7 @@ async def test_a_workload_stays_while_its_pods_do(
 ) -> None:
     """The pod and what holds it are named."""
     await stranger.patch(PODS, pod, HELD)
-    with late_collector(lent):
+    with controllers_stand_still(lent):
         assert (await bench.engine(deadlines=PATIENT).uninstall()).pending
 
         (waits,) = (await bench.engine(deadlines=SOON_DUE).uninstall()).pending
@@ -108,7 +92,7 @@ async def test_a_finalizer_of_somebody_else_is_never_taken_away(
 ) -> None:
     """However long it takes, and beside the one of the garbage collector."""
     await stranger.patch(DEPLOYMENTS, Key("home", "w"), HELD)
-    with late_collector(lent):
+    with controllers_stand_still(lent):
         for _ in range(2):
             (waits,) = (await bench.engine(deadlines=SOON_DUE).uninstall()).pending
             assert "example.com/clean" in waits.message
@@ -123,7 +107,7 @@ async def test_without_rights_on_pods_it_waits_for_the_cluster(
 ) -> None:
     """Nothing is touched, and nothing fails for it."""
     engine = Engine(narrow, SET, deadlines=SOON_DUE)
-    with late_collector(lent):
+    with controllers_stand_still(lent):
         for _ in range(2):
             changes = await engine.uninstall()
             assert [each.ref.kind for each in changes.pending] == ["Deployment"]
