@@ -154,6 +154,11 @@ def var(name: str, value: str) -> Object:
     return {"name": name, "value": value}
 
 
+def field(name: str, **reference: str) -> Object:
+    path = {"fieldPath": "metadata.namespace", **reference}
+    return {"name": name, "valueFrom": {"fieldRef": path}}
+
+
 def kept(wanted: Object, live: Object) -> Object:
     need = (DEPLOYMENTS, Key("knative-eventing", "pingsource-mt-adapter"))
     return one(wanted, live={need: live})
@@ -189,12 +194,22 @@ def test_the_ping_source_keeps_its_number_of_pods():
             [var("K_OBSERVABILITY_CONFIG", "live")],
             [var("K_OBSERVABILITY_CONFIG", "live")],
         ),
+        (
+            [var("K_LOGGING_CONFIG", ""), field("NAMESPACE")],
+            [{"name": "K_LOGGING_CONFIG"}, field("NAMESPACE", apiVersion="v1")],
+            [var("K_LOGGING_CONFIG", ""), field("NAMESPACE")],
+        ),
+        (
+            [var("K_SINK_TIMEOUT", ""), field("NAMESPACE", fieldPath="spec.nodeName")],
+            [field("K_SINK_TIMEOUT"), field("NAMESPACE", apiVersion="v1")],
+            [field("K_SINK_TIMEOUT"), field("NAMESPACE", apiVersion="v1")],
+        ),
     ],
 )
 def test_the_ping_source_keeps_what_the_controller_wrote(
     wanted: list[Object], live: list[Object], expected: list[Object]
 ):
-    """Live values of known variables first, then the release's."""
+    """Live values of known variables first, in the release's words where it says the same."""
     result = kept(adapter(container("d", env=wanted)), adapter(container("d", env=live)))
 
     assert expected == env(result)
