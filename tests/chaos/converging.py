@@ -59,12 +59,12 @@ def unready(manifest: Object) -> str:
         return f"it speaks of generation {status.get('observedGeneration')}"
     conditions = items(manifest, "status", "conditions")
     bad = [each for each in conditions if each["status"] != "True"]
-    told = "; ".join(f"{each['type']}: {each.get('message', '')}" for each in bad) or "it is new"
+    told = [f"{each['type']}: {each.get('message', '')}" for each in bad]
     if not str(status.get("version", "")).startswith(f"{manifest['spec']['version']}."):
-        return f"it has version {status.get('version')}: {told}"
+        return "; ".join((f"it has version {status.get('version')}", *told))
     if any((each["type"], each["status"]) == ("Ready", "True") for each in conditions):
         return ""
-    return told
+    return "; ".join(told) or "it is new"
 
 
 async def settled(stage: Stage, seconds: float, say: Say) -> float:

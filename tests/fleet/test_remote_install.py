@@ -73,7 +73,8 @@ async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet:
 
     for cascade in ("background", "foreground", "orphan"):
         old = (await fleet.one.anchor())["metadata"]["uid"]
-        arguments = ("delete", "configmap", "-n", "knative-serving", ANCHOR)
+        # Without waiting: kubectl may miss that an object went whose successor came at once.
+        arguments = ("delete", "configmap", "-n", "knative-serving", ANCHOR, "--wait=false")
         await fleet.one.kubectl(*arguments, f"--cascade={cascade}")
         await until(lambda uid=old: is_reowned(fleet, uid), f"all has a new owner ({cascade})")
 
