@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from knfleet.api.core import PODS, REPLICA_SETS
-from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.meta import Object, Resource
 from knfleet.apply.observed import Observed, observe
 from knfleet.apply.parts import items
 from knfleet.apply.waiting import Collection, follow
@@ -49,25 +49,26 @@ class Collector:
         owners = {workload.uid, *(each.uid for each in sets)}
         pods = await self.owned(PODS, namespace, owners)
         await asyncio.gather(*(self.delete(PODS, each) for each in pods if not each.deleting))
-        left = await self.gone(namespace, owners) if pods else []
-        if not left:
+        if pods:
+            await self.wait(namespace, owners)
+            pods = await self.owned(PODS, namespace, owners)
+        if not pods:
             await self.delete(resource, workload)
-        return left
+        return pods
 
     async def owned(self, resource: Resource, namespace: str, owners: Names[str]) -> list[Observed]:
         """The objects of a kind that have one of these owners."""
         found = await self.client.list(resource, namespace, metadata_only=True)
         return [observe(each) for each in found.items if is_owned(each, owners)]
 
-    async def gone(self, namespace: str, owners: Names[str]) -> list[Observed]:
-        """Wait until owners have no pods; those that are left when time is up."""
-        found: dict[Key, Object] = await follow(
+    async def wait(self, namespace: str, owners: Names[str]) -> None:
+        """Wait until owners have no pods, or time is up, perhaps before anything was seen."""
+        await follow(
             self.client,
             Collection(PODS, namespace, metadata_only=True),
             lambda found: not any(is_owned(each, owners) for each in found.values()),
             seconds=self.gone_seconds,
         )
-        return [observe(each) for each in found.values() if is_owned(each, owners)]
 
     async def delete(self, resource: Resource, observed: Observed) -> None:
         """Delete an object before what it owns, whatever state it is in by now."""

@@ -102,7 +102,7 @@ class Remover:
 
     async def collect(self, resource: Resource, observed: Observed) -> Outcome | None:
         """Help an object that is being deleted, if it needs it; what it waits for, if we know."""
-        if not self.collector.is_due(observed):
+        if observed.part_of != self.applyset.id or not self.collector.is_due(observed):
             return None
         try:
             pods = await self.collector.collect(resource, observed)
