@@ -6,9 +6,9 @@ happen within a minute. So a workload whose newest spec nobody has looked at for
 label, which goes again at once.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from knfleet.api.meta import Object
 from knfleet.apply.readiness import is_observed
@@ -49,19 +49,20 @@ class Nudges:
 
     async def look(self) -> list[Ref]:
         """Nudge what is due; what was nudged."""
-        done: list[Ref] = []
-        for ref in self.due(self.watch.found()):
-            with suppress(KubeError):  # then the next time
-                await self.nudge(ref)
-                done.append(ref)
-        return done
+        late = self.due(self.watch.found())
+        done = await asyncio.gather(*map(self.nudge, late))
+        return [ref for ref, is_done in zip(late, done, strict=True) if is_done]
 
-    async def nudge(self, ref: Ref) -> None:
-        """Change a workload, and change it back."""
+    async def nudge(self, ref: Ref) -> bool:
+        """Change a workload, and change it back; whether that was possible now."""
         resource = self.watch.informers[ref.group_kind].resource
-        for value in ("true", None):
-            patch: Object = {"metadata": {"labels": {LABEL: value}}}
-            await self.watch.client.patch(resource, ref.key, patch)
+        try:
+            for value in ("true", None):
+                patch: Object = {"metadata": {"labels": {LABEL: value}}}
+                await self.watch.client.patch(resource, ref.key, patch)
+        except KubeError:
+            return False
+        return True
 
 
 def is_unseen(ref: Ref, manifest: Object) -> bool:
