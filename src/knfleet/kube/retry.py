@@ -15,7 +15,8 @@
 | create                     | again         | no                 | may make two, or meet itself  |
 | watch                      | no            | no                 | the informer resumes it       |
 
-A 429 says that the server did not look at the request. A 401 is answered by one new login and one
+A 429 says that the server did not look at the request, and so does a 503 of a server that shuts
+down, or that takes up a changed CRD just then. A 401 is answered by one new login and one
 more attempt, whatever the verb: the server refused to look, too.
 """
 
@@ -31,6 +32,10 @@ from knfleet.kube.errors import NetworkError, TlsFailed
 
 FINAL = ("field not declared in schema", "failed to create typed patch object")
 """What a server says with a 500 of objects that are wrong in themselves: always the same."""
+
+
+UNTOUCHED = "apiserver is shutting down"
+"""A server's words with a 503 when it passed a request to no handler."""
 
 
 class Verb(Struct, frozen=True):
@@ -91,7 +96,7 @@ class Failure(Struct, frozen=True):
 
 def may_repeat(verb: Verb, failure: Failure) -> bool:
     """Whether the request may be sent once more."""
-    if failure.code == 429:
+    if failure.code == 429 or (failure.code == 503 and UNTOUCHED in str(failure.error)):
         return True
     if failure.code == 0:
         lost = isinstance(failure.error, NetworkError) and not isinstance(failure.error, TlsFailed)

@@ -58,6 +58,9 @@ CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namesp
 KEY = Key("n", "a")
 fine = answer(CM)
 throttled = status(429, "TooManyRequests", headers={"Retry-After": "0"})
+leaving = status(
+    503, "ServiceUnavailable", "apiserver is shutting down", headers={"Retry-After": "0"}
+)
 broken = status(500, "InternalError")
 
 
@@ -78,10 +81,11 @@ REPEATABLE = ["get", "apply", "replace", "merge", "json with test", "delete by u
 ONCE = ["json", "delete", "collection", "create"]
 
 
+@pytest.mark.parametrize("refused", [throttled, leaving])
 @pytest.mark.parametrize("verb", REPEATABLE + ONCE)
-async def test_a_throttled_request_is_sent_again(verb: str) -> None:
-    """A 429 says that the server did not look at the request, so any verb may be repeated."""
-    async with Server(throttled, throttled, fine) as server, client_for(server.url) as client:
+async def test_a_request_that_no_handler_saw_is_sent_again(verb: str, refused: Behaviour) -> None:
+    """A throttled one, or one for a CRD that just changed; any verb may be repeated."""
+    async with Server(refused, refused, fine) as server, client_for(server.url) as client:
         await VERBS[verb](client)
 
         assert len(server.requests) == 3
