@@ -6,7 +6,7 @@ should be with what it is, and writes the difference, if any, in one patch.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from msgspec import structs
@@ -22,6 +22,7 @@ from knfleet.dev.node.manifests import (
     TERMINAL,
     annotations_of,
     is_terminating,
+    moment,
     phase_of,
     rows,
     status_of,
@@ -46,6 +47,8 @@ FAILED_SECONDS = 5.0
 """How long a pod waits that could not even be given its folder."""
 HURRY_SECONDS = 3.0
 """How long the processes of pods have when the node itself ends."""
+REMOVED_SECONDS = 5.0
+"""After this long, the server is asked again to remove a pod."""
 
 log = structlog.get_logger()
 
@@ -75,6 +78,21 @@ def trimmed(pod: Object, names: tuple[str, ...]) -> Object:
 def namespace_of(pod: Object) -> Iterable[str]:
     """Index by namespace."""
     return [pod["metadata"]["namespace"]]
+
+
+def left_to_server(pod: Object, now: datetime) -> float | None:
+    """How many seconds the server has to remove a pod that has no time left, by itself.
+
+    It does so at once, unless it was killed just then; a pod that is held by finalizers is for
+    others to wait for, hence None.
+    """
+    meta = pod["metadata"]
+    if meta.get("deletionGracePeriodSeconds") != 0:
+        return 0.0
+    if meta.get("finalizers"):
+        return None
+    ends = moment(meta["deletionTimestamp"]) + timedelta(seconds=REMOVED_SECONDS)
+    return max(0.0, (ends - now).total_seconds())
 
 
 class Pods:
@@ -196,8 +214,8 @@ class Pods:
             return None
         place = pod["spec"].get("nodeName") or ""
         if is_terminating(pod) and place in {"", self.node.name}:
-            await self.let_go(key, pod)
-        elif place == self.node.name:
+            return await self.let_go(key, pod)
+        if place == self.node.name:
             return await self.look_at_bound(key, pod)
         return None
 
@@ -302,22 +320,27 @@ class Pods:
             del self.real[uid]
         self.work.add_after(key, FAILED_SECONDS if real.failed else 0)
 
-    async def let_go(self, key: Key, pod: Object) -> None:
-        """End what runs of a pod that is being deleted, then tell the server that it is gone."""
+    async def let_go(self, key: Key, pod: Object) -> float | None:
+        """End what runs of a pod that is being deleted, then tell the server that it is gone.
+
+        Returns after how many seconds to look again, if at all.
+        """
         uid = uid_of(pod)
         real = self.real.get(uid)
         if real is not None and not real.ended:
             real.stop(pod["metadata"].get("deletionGracePeriodSeconds", 30))
-            return
+            return None
         if pod["metadata"].get("finalizers") and phase_of(pod) not in TERMINAL:
             # Whoever holds the finalizer, such as the Job controller, wants to know how it ended.
             await self.write(key, pod, self.last_report(pod, real))
-        if pod["metadata"].get("deletionGracePeriodSeconds") != 0 or real is not None:
+        left = 0.0 if real is not None else left_to_server(pod, self.now())
+        if left == 0.0:
             try:
                 await self.client.delete(PODS, key, uid=uid, grace_seconds=0)
             except (NotFound, Conflict):
                 log.debug("gone before", pod=str(key))
         self.real.pop(uid, None)
+        return left or None
 
     def last_report(self, pod: Object, real: RealPod | None) -> PodReport:
         """How a pod that is being deleted ended."""
