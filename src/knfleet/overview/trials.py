@@ -6,6 +6,7 @@ it is rendered.
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -18,13 +19,15 @@ from knfleet.apply.plan import Step, Verdict
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
 from knfleet.apply.refusals import reason_of, refusal
 from knfleet.kube.client import Client
-from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.errors import Conflict, KubeError, NotFound
 from knfleet.overview.inherited import without_inherited
 
 BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 HEALTH_PORT = "healthCheckNodePort"
 CHOSEN = "(chosen by the cluster)"
 """In place of a port that the server picks: in a dry run it picks another than later."""
+ADOPT_TRIES = 8
+"""How often an object is tried that is written by others meanwhile, as Deployments in a rollout."""
 
 
 class Trial(Struct, frozen=True):
@@ -69,15 +72,14 @@ async def tried(client: Client, steps: Collection[Step], home: str) -> list[Tria
 async def one(client: Client, step: Step, coming: Coming) -> Trial:
     """What would become of one object."""
     desired, manifest = step.desired, step.manifest
+    is_adopted = step.verdict == Verdict.ADOPT
     if step.verdict == Verdict.CREATE and waits(step, coming.created):
         return Trial(step, None, manifest)
     before: Object | None = None
     try:
         if step.verdict != Verdict.CREATE:
             before = await client.get(desired.resource, desired.ref.name, desired.ref.namespace)
-        after = await client.apply(desired.resource, manifest, manager=marks.MANAGER, dry_run=True)
-        if step.verdict == Verdict.ADOPT:
-            after = await client.replace(desired.resource, without_inherited(after), dry_run=True)
+        after = await (adopted(client, step) if is_adopted else applied(client, step))
     except KubeError as error:
         why = reason_of(error)
         if before is None and is_early(step, error, coming.namespaces):
@@ -90,6 +92,22 @@ async def one(client: Client, step: Step, coming: Coming) -> Trial:
     if desired.ref.group_kind == SERVICE:
         after = with_chosen(before or {}, after, manifest)
     return Trial(step, before, after)
+
+
+async def applied(client: Client, step: Step) -> Object:
+    """An object as the server would make it of ours."""
+    resource, manifest = step.desired.resource, step.manifest
+    return await client.apply(resource, manifest, manager=marks.MANAGER, dry_run=True)
+
+
+async def adopted(client: Client, step: Step) -> Object:
+    """The same for one that is taken over; its controllers may write it between two requests."""
+    resource, ref = step.desired.resource, step.desired.ref
+    for _ in range(ADOPT_TRIES):
+        after = without_inherited(await applied(client, step))
+        with suppress(Conflict):
+            return await client.replace(resource, after, dry_run=True)
+    raise Conflict(f"{ref} is written all the time; make the plan again when it is at rest")
 
 
 def waits(step: Step, created: Collection[Ref]) -> bool:

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICES
-from knfleet.api.meta import Object
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.apply.changes import Why
 from knfleet.apply.engine import Engine
 from knfleet.apply.plan import Verdict
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.overview.differences import differences
-from knfleet.overview.trials import tried
+from knfleet.overview.trials import ADOPT_TRIES, tried
 from tests.server.apply.test_apply_takeover import install
 from tests.unit.apply.objects import HOME, SET, config_map, deployment, namespace, service
 
@@ -78,3 +80,41 @@ async def test_what_goes_with_the_old_owner_is_in_the_plan(
         "spec.template.spec.containers[name=app].env[name=OLD]",
         "spec.template.spec.nodeSelector.zone",
     } <= fields
+
+
+class Disturbed(Client):
+    """A client whose object somebody else writes just before each of its replacements."""
+
+    def disturb(self, times: int) -> None:
+        """Have it written that many times."""
+        self.writes_left = times
+
+    async def replace(self, resource: Resource, manifest: Object, **options: Any) -> Object:
+        """Replace an object, which is another one by now."""
+        if self.writes_left:
+            self.writes_left -= 1
+            note: Object = {"metadata": {"annotations": {"seen": str(self.writes_left)}}}
+            await self.patch(resource, Key.of(manifest), note)
+        return await super().replace(resource, manifest, **options)
+
+
+@pytest.mark.parametrize(("times", "why"), [(3, None), (ADOPT_TRIES, Why.CONFLICT)])
+async def test_an_object_that_others_write_meanwhile_is_tried_again(
+    hub: Client, go_operator: Client, hub_connection: Connection, times: int, why: Why | None
+) -> None:
+    """As a Deployment that is rolled out; when it never rests, the plan says so."""
+    await hub.create(NAMESPACES, namespace(HOME))
+    await install(go_operator, CONFIG_MAPS, config_map("settings", a="1", b="2"))
+    steps = (await Engine(hub, SET).plan([config_map("settings", a="1")])).steps
+
+    async with Disturbed(hub_connection) as client:
+        client.disturb(times)
+        (trial,) = await tried(client, steps, HOME)
+
+    assert client.writes_left == 0
+    assert (trial.failure and trial.failure.why) == why
+    if why is None:
+        assert "data.b" in {each.field for each in differences(trial.before, trial.after)}
+    else:
+        assert trial.failure is not None
+        assert "home/settings is written all the time" in trial.failure.message
