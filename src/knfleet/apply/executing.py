@@ -1,15 +1,17 @@
 """Carries out a plan: makes room for it on the parent, then writes wave after wave.
 
-    CRDs ──────────────────────────┬→ established ────────┬→ custom → webhooks answer → gated
-    Namespaces → rules → material ─┴→ work ───────────────┘
+    Namespaces ┬→ CRDs ────────────┬→ theirs are served → custom ┬→ webhooks answer → gated
+               ├→ Services ────────│─────────────────────────────┤
+               └→ rules → material ┴→ work ──────────────────────┘
 
 CRDs take an API server longer than everything else, so rules and material are written meanwhile.
-Pods look for kinds when they run, long after they were asked for, so only custom resources wait
-until CRDs are established.
+So are Services: an API server finds their addresses one after the other, each by a request to
+itself, so the last of ten waits for nine. Pods look for kinds when they run, long after they were
+asked for, so only custom resources wait until their CRDs are served; all CRDs are, at the end.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from knfleet.apply.changes import Action, Change, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import DesiredSet, crd_of
@@ -30,6 +32,8 @@ class Written:
         self.outcomes: list[Outcome] = []
         self.late: list[Step] = []
         """Objects that a webhook held up."""
+        self.defined = asyncio.Event()
+        """Whether CRDs are written."""
 
 
 class Executor:
@@ -41,8 +45,6 @@ class Executor:
         self.writer = writer
         self.gates = gates
         self.deadlines = writer.deadlines
-        self.work_written: Callable[[], object] = lambda: None
-        """Called when nothing is left to be written but what must wait for webhooks."""
 
     async def execute(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
         """Write everything that a plan says, after making room for it on the parent."""
@@ -69,38 +71,60 @@ class Executor:
         foundation = plan.waves.get(Wave.FOUNDATION, ())
         definitions = [each for each in foundation if each.desired.ref.group_kind == CRD]
         places = [each for each in foundation if each.desired.ref.group_kind != CRD]
-        rest = [plan.waves.get(wave, ()) for wave in (Wave.RULES, Wave.MATERIAL)]
-        work = plan.waves.get(Wave.WORK, ())
-        builtin = [each for each in work if not each.desired.ref.group_kind.is_custom]
-        custom = [each for each in work if each.desired.ref.group_kind.is_custom]
         written = Written()
-        async with self.gates.watching(definitions) as definitions_seen:
-            await asyncio.gather(
-                self.write_wave(definitions, desired, written),
-                self.write_material([places, *rest], desired, written),
+        await self.write_wave(places, desired, written)
+        async with self.gates.watching(definitions) as seen:
+            awaited, *_ = await asyncio.gather(
+                self.write_custom(definitions, plan, desired, written, seen),
+                self.write_wave(plan.waves.get(Wave.ADDRESSES, ()), desired, written),
+                self.write_built_in(plan, desired, written),
             )
-            made = new_definitions(definitions, written.outcomes)
             await asyncio.gather(
-                self.write_wave(builtin, desired, written),
-                self.wait_established(made, definitions_seen, written),
+                self.wait_established(awaited, seen, written),
+                self.write_last(plan, desired, written),
             )
+        return written.outcomes
+
+    async def write_custom(
+        self,
+        definitions: Sequence[Step],
+        plan: Plan,
+        desired: DesiredSet,
+        written: Written,
+        seen: Definitions | None,
+    ) -> Sequence[Ref] | None:
+        """Write CRDs, and objects when their own are served; all CRDs that are still awaited.
+
+        An API server takes CRDs up one after the other, so those with objects are written first.
+        """
+        custom = work_of(plan, custom=True)
+        needed = {crd_of(each.desired) for each in (*custom, *plan.waves.get(Wave.GATED, ()))}
+        try:
+            first = sorted(definitions, key=lambda step: step.desired.ref not in needed)
+            await self.write_wave(first, desired, written)
+        finally:
+            written.defined.set()
+        made = new_definitions(definitions, written.outcomes)
+        own = needed.intersection(made)
+        is_early = seen is not None and await seen.are_ready(own)
+        if not is_early:
+            await self.wait_established(made, seen, written)
         await self.write_wave(custom, desired, written)
-        self.work_written()
-        return await self.write_last(plan, desired, written)
+        return made if is_early else None
 
     async def wait_established(
-        self, made: Iterable[Ref], seen: Definitions | None, written: Written
+        self, made: Sequence[Ref] | None, seen: Definitions | None, written: Written
     ) -> None:
-        """Wait until CRDs are served, unless the cluster is away."""
-        if not is_away(written.outcomes):
+        """Wait until CRDs are served, unless that was done, or the cluster is away."""
+        if made is not None and not is_away(written.outcomes):
             written.outcomes += await self.gates.established(made, seen)
 
-    async def write_material(
-        self, waves: Iterable[Sequence[Step]], desired: DesiredSet, written: Written
-    ) -> None:
-        """Write what pods need to start, wave after wave."""
-        for steps in waves:
-            await self.write_wave(steps, desired, written)
+    async def write_built_in(self, plan: Plan, desired: DesiredSet, written: Written) -> None:
+        """Write what pods need to start, wave after wave, and then what starts them."""
+        for wave in (Wave.RULES, Wave.MATERIAL):
+            await self.write_wave(plan.waves.get(wave, ()), desired, written)
+        await written.defined.wait()
+        await self.write_wave(work_of(plan, custom=False), desired, written)
 
     async def write_wave(
         self, steps: Sequence[Step], desired: DesiredSet, written: Written
@@ -111,15 +135,16 @@ class Executor:
         written.late += [step for step in steps if step.desired.ref in blocked]
         written.outcomes += [each for each in done if each.ref not in blocked]
 
-    async def write_last(self, plan: Plan, desired: DesiredSet, written: Written) -> list[Outcome]:
+    async def write_last(self, plan: Plan, desired: DesiredSet, written: Written) -> None:
         """Write what webhooks look at, and what they held up."""
         outcomes, late = written.outcomes, written.late
         if late and not is_away(outcomes):
             late = await self.past_stale(late, desired, outcomes)
         gated = [*plan.waves.get(Wave.GATED, ()), *late]
         if is_away(outcomes):
-            return [*outcomes, *await self.write(gated, outcomes)]
-        return [*outcomes, *await self.write_gated(gated, plan, outcomes)] if gated else outcomes
+            outcomes += await self.write(gated, outcomes)
+        elif gated:
+            outcomes += await self.write_gated(gated, plan, outcomes)
 
     async def write(self, steps: Sequence[Step], before: Sequence[Outcome]) -> list[Outcome]:
         """Write objects at the same time, unless the cluster is away or their CRD is not there."""
@@ -187,6 +212,12 @@ class Executor:
             rest = [step for step in rest if step.desired.ref in blocked]
             await asyncio.sleep(delay)
             delay = min(2.0, delay * 2)
+
+
+def work_of(plan: Plan, *, custom: bool) -> list[Step]:
+    """The work of a plan that is of kinds which CRDs define, or of others."""
+    work = plan.waves.get(Wave.WORK, ())
+    return [each for each in work if each.desired.ref.group_kind.is_custom == custom]
 
 
 def is_away(outcomes: Iterable[Outcome]) -> bool:

@@ -24,7 +24,7 @@ from knfleet.kube.errors import KubeError, NotFound
 
 A_LOOK_SECONDS = 5.0
 SOON_SECONDS = 5.0
-"""When CRDs take longer than this, they are looked at anew."""
+"""A watch that tells nothing of awaited CRDs for longer than this may be broken."""
 WATCH_SECONDS = 600.0
 TOUCHED = "knfleet.dev/touched"
 """On a CRD that was not served for long: when we wrote it for that."""
@@ -53,7 +53,7 @@ class Gates:
         if not any(step.observed is None for step in steps):
             yield None
             return
-        seen = Definitions()
+        seen = Definitions(self.deadlines.established_seconds)
         watch = asyncio.create_task(
             follow(self.client, self.definitions, seen.note, seconds=WATCH_SECONDS)
         )
@@ -70,7 +70,7 @@ class Gates:
         """Wait until CRDs are served, and those that were not; the ones that still are not."""
         await self.touch(self.unserved)
         wanted = self.unserved.union(definitions)
-        if seen is not None and await seen.are_settled(wanted, SOON_SECONDS):
+        if seen is not None and await seen.has_told(wanted):
             failures = seen.not_ready(wanted)
         else:
             failures = await self.not_established(wanted)
@@ -168,7 +168,10 @@ class Gates:
 class Definitions:
     """What a watch tells of the CRDs of a set."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        """How long CRDs may take, from the first time that somebody waits for them."""
+        self.ends: float | None = None
         self.found: Mapping[Key, Object] = {}
         self.changed = asyncio.Event()
         self.ended = False
@@ -184,14 +187,30 @@ class Definitions:
         self.changed.set()
         return False
 
-    async def are_settled(self, definitions: Some[Ref], seconds: float) -> bool:
-        """Wait until CRDs are served, or never will be as they are; whether it came to that."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not self.ended and not are_settled(definitions, self.found):
-                    self.changed.clear()
+    async def has_told(self, definitions: Some[Ref]) -> bool:
+        """Wait until CRDs are served, or never will be, or time is up; False when it falls silent.
+
+        On a busy cluster CRDs take long. A second watch beside this one would make it take longer.
+        """
+        now = asyncio.get_running_loop().time
+        if self.ends is None:
+            self.ends = now() + self.seconds
+        while not are_settled(definitions, self.found):
+            left = self.ends - now()
+            if self.ended or left <= 0:
+                return not self.ended
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(min(left, SOON_SECONDS)):
                     await self.changed.wait()
-        return are_settled(definitions, self.found)
+            except TimeoutError:
+                if left > SOON_SECONDS:
+                    return False
+        return True
+
+    async def are_ready(self, definitions: Some[Ref]) -> bool:
+        """Wait until CRDs are served; False when some are not in time."""
+        return await self.has_told(definitions) and not self.not_ready(definitions)
 
     def not_ready(self, definitions: Some[Ref]) -> list[Failure]:
         """The CRDs that are not served."""

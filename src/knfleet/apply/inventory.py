@@ -8,6 +8,7 @@ applied and pruned, so at any moment it covers all members that there are.
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +22,13 @@ from knfleet.apply.refs import GroupKind, Ref
 TOOLING = f"knfleet/v{__version__}"
 
 
+@lru_cache(maxsize=4096)
+def id_of(parent: str) -> str:
+    """The label of a set; it is asked for with every change of a member."""
+    digest = hashlib.sha256(parent.encode()).digest()
+    return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+
+
 class ApplySet(Struct, frozen=True):
     """A set of objects, known by its parent object."""
 
@@ -30,9 +38,7 @@ class ApplySet(Struct, frozen=True):
     @property
     def id(self) -> str:
         """The label that the parent and all members carry."""
-        name = f"{self.key.name}.{self.key.namespace}.{self.parent.kind}.{self.parent.group}"
-        digest = hashlib.sha256(name.encode()).digest()
-        return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+        return id_of(f"{self.key.name}.{self.key.namespace}.{self.parent.kind}.{self.parent.group}")
 
     @property
     def ref(self) -> Ref:

@@ -38,9 +38,20 @@ class Observed(Struct, frozen=True):
     @property
     def own(self) -> FieldSet:
         """The fields that we own by having applied them."""
+        return set_of(self.own_entry)
+
+    @property
+    def own_text(self) -> str:
+        """The same as text, where it is kept so; else empty."""
+        fields = self.own_entry.get("fieldsV1")
+        return fields if isinstance(fields, str) else ""
+
+    @property
+    def own_entry(self) -> Object:
+        """What managedFields say of us; empty when we applied nothing."""
         for entry in self.managed:
             if is_own(entry):
-                return set_of(entry)
+                return entry
         return {}
 
     @property

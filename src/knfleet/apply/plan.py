@@ -4,6 +4,7 @@ An object is left alone when it carries the hash of what is wanted and we still 
 we applied: then nobody has changed it since (see `apply.fields`, and docs/decisions/0006).
 """
 
+import hashlib
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
@@ -23,6 +24,10 @@ from knfleet.apply.webhooks import Webhooks, webhooks_of
 AUTOSCALER = "kube-controller-manager"
 SCALED = frozenset({GroupKind("apps", "Deployment"), GroupKind("apps", "StatefulSet")})
 REPLICAS = ("f:spec", "f:replicas")
+
+PROOFS: set[bytes] = set()
+"""Digests of an object as it is wanted, with a set of fields that was found to hold all of it."""
+MANY_PROOFS = 16384
 
 
 class Verdict(StrEnum):
@@ -99,8 +104,28 @@ def decide(desired: Desired, observed: Observed | None, context: Context) -> Ste
         return Step(desired, Verdict.ADOPT, observed)
     if observed.part_of != context.set_id or observed.applied_hash != desired.digest:
         return Step(desired, Verdict.CONFIGURE, observed)
-    missing = tuple(uncovered(observed.own, fitted(desired, observed)))
+    missing = missing_of(desired, observed)
     return Step(desired, Verdict.CONFIGURE if missing else Verdict.KEEP, observed, missing)
+
+
+def missing_of(desired: Desired, observed: Observed) -> tuple[Missing, ...]:
+    """What of an object that we applied is no longer ours.
+
+    Most changes are of a status. Then our own set of fields is, letter for letter, one that was
+    gone through before.
+    """
+    manifest, text = fitted(desired, observed), observed.own_text
+    if manifest is not desired.manifest or not text:
+        return tuple(uncovered(observed.own, manifest))
+    proof = hashlib.blake2b(f"{desired.digest} {text}".encode(), digest_size=16).digest()
+    if proof in PROOFS:
+        return ()
+    missing = tuple(uncovered(observed.own, manifest))
+    if not missing:
+        if len(PROOFS) >= MANY_PROOFS:
+            PROOFS.clear()
+        PROOFS.add(proof)
+    return missing
 
 
 def make_plan(

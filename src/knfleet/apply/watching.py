@@ -61,6 +61,10 @@ class SetWatch:
         self.wanted.set()
         return len(self.informers) > before
 
+    def follows(self, resources: Iterable[Resource]) -> bool:
+        """Whether all of these kinds are watched."""
+        return all(GroupKind.of(each) in self.informers for each in resources)
+
     def on_change(self, handler: Callable[[Noticed], None]) -> None:
         """Call a function with everything that happens to a member; it must not block."""
         self.handlers.append(handler)

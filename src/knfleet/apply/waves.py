@@ -3,6 +3,8 @@
 | Wave       | Kinds                                      | because                               |
 |------------|--------------------------------------------|---------------------------------------|
 | foundation | Namespaces, CRDs, PriorityClasses          | everything else lives in them         |
+| addresses  | Services                                   | an API server hands out addresses one |
+|            |                                            | at a time; nobody waits for them      |
 | rules      | roles, webhook configurations              | a binding is refused when its role    |
 |            |                                            | cannot be read; a stale webhook of an |
 |            |                                            | earlier install blocks what comes     |
@@ -26,16 +28,18 @@ class Wave(IntEnum):
     """A step of the way; objects of one wave are applied at the same time."""
 
     FOUNDATION = 0
-    RULES = 1
-    MATERIAL = 2
-    WORK = 3
-    GATED = 4
+    ADDRESSES = 1
+    RULES = 2
+    MATERIAL = 3
+    WORK = 4
+    GATED = 5
 
 
 WAVE_OF: dict[GroupKind, Wave] = {
     GroupKind("", "Namespace"): Wave.FOUNDATION,
     GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): Wave.FOUNDATION,
     GroupKind("scheduling.k8s.io", "PriorityClass"): Wave.FOUNDATION,
+    GroupKind("", "Service"): Wave.ADDRESSES,
     GroupKind(RBAC, "ClusterRole"): Wave.RULES,
     GroupKind(RBAC, "Role"): Wave.RULES,
     **dict.fromkeys(WEBHOOK_CONFIGURATIONS, Wave.RULES),

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from knfleet.access.anchor import Root, is_intact
 from knfleet.api.core import CONFIG_MAPS
@@ -37,6 +36,8 @@ DEADLINES = Deadlines(passing_seconds=5, established_seconds=30, webhook_seconds
 SYNC_SECONDS = 10.0
 LOOK_AHEAD_SECONDS = 3.0
 """How long watches may take to tell what is there; then it is asked for."""
+LATE_SECONDS = 10.0
+"""How long a new installation may take to be ready before everything of it is watched."""
 DEPLOYMENT = GroupKind("apps", "Deployment")
 
 
@@ -80,6 +81,11 @@ class Installation:
         self.nudges = Nudges(self.watch)
         self.watch.on_change(self.notice)
         self.rendering: Rendering | None = None
+        self.resources: Sequence[Resource] = ()
+        """The kinds of what this process applied last."""
+        self.applied = asyncio.Event()
+        self.is_unseen = False
+        """Whether something was written before it was watched."""
         self.is_rooted = False
         self.is_leaving = False
         """Whether everything is being removed, the anchor last."""
@@ -90,6 +96,7 @@ class Installation:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch.run())
             group.create_task(self.repairs.run())
+            group.create_task(self.watch_late())
             if self.anchor is not None:
                 group.create_task(self.anchor.run())
 
@@ -146,29 +153,53 @@ class Installation:
         self.repairs.leave = frozenset(ref for ref in desired.refs if is_shared(ref))
         if self.repairs.objects is not objects:
             self.repairs.guard(objects)
-        built_in = [each for each in resources if not is_custom(each)]
-        self.engine.executor.work_written = partial(self.watch.follow, built_in)
         changes = await self.engine.apply(objects)
         # Kinds of CRDs that were just applied can only now be watched.
-        self.watch.follow(resources)
+        self.resources = resources
+        if changes.wrote and not self.watch.follows(resources):
+            self.is_unseen = True
+        self.applied.set()
         return changes
+
+    def watch_all(self) -> None:
+        """Watch everything that was applied, from now on."""
+        self.watch.follow(self.resources)
+
+    async def watch_late(self) -> None:
+        """Watch everything a while after it was applied, should it not be ready before.
+
+        Watches do not tell of what was deleted before they began, so a pass looks for that.
+        """
+        while True:
+            await self.applied.wait()
+            self.applied.clear()
+            await asyncio.sleep(LATE_SECONDS)
+            self.watch_all()
+            if self.is_unseen:
+                self.is_unseen = False
+                await self.see(map(GroupKind.of, self.resources))
+                self.changed()
 
     async def look_ahead(self, resources: Sequence[Resource]) -> None:
         """Watch what is there before it is applied, where that spares us from asking.
 
-        Of an installation that is there, watches tell everything. One that is new is not there to
-        be watched, so that its watches would only be in the way: all but those of workloads begin
-        when these are written.
+        Of an installation that is there, watches tell everything to a new process. One that is new
+        is not there to be watched, so that its watches would only be in the way: all but those of
+        workloads begin when it is ready, or takes long.
         """
+        self.watch.follow(each for each in resources if GroupKind.of(each) in JUDGED)
         parent = self.engine.parents.parent
-        if parent is None or not parent.is_marked:
-            self.watch.follow(each for each in resources if GroupKind.of(each) in JUDGED)
+        if self.resources or parent is None or not parent.is_marked:
             return
         built_in = [each for each in resources if not is_custom(each)]
-        if self.watch.follow(built_in):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AHEAD_SECONDS):
-                    await self.watch.synced(map(GroupKind.of, built_in))
+        self.watch.follow(built_in)
+        await self.see(map(GroupKind.of, built_in))
+
+    async def see(self, kinds: Iterable[GroupKind]) -> None:
+        """Give watches a moment to tell what is there of some kinds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AHEAD_SECONDS):
+                await self.watch.synced(kinds)
 
     async def root(self) -> None:
         """See to it that the parent is there, and says where our objects are."""
@@ -273,6 +304,8 @@ class Installation:
         pruner, parent = self.engine.pruner, self.engine.parents.parent
         if pruner.pruned is None and parent is not None and wanted:
             refs = frozenset(wanted)
+            self.watch_all()
+            await self.see({ref.group_kind for ref in refs})
             if is_narrow(parent, refs, self.target.parent) and self.is_all_there_is(refs):
                 pruner.pruned = refs
         return await self.engine.prune(objects)

@@ -259,6 +259,7 @@ class Reconciler:
         said.succeeded(rendering.version)
         record.failures = 0
         await self.reporter.report(record, manifest, said)
+        installation.watch_all()
         if early:
             # Their end causes a pass.
             return Again.after(self.poll_seconds)

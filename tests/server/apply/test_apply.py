@@ -1,5 +1,9 @@
 """Applying to a real API server: what is written, what is not, and what is said about it."""
 
+import asyncio
+from collections import defaultdict
+from typing import Any
+
 import psutil
 import pytest
 
@@ -13,7 +17,7 @@ from knfleet.api.core import (
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
-from knfleet.api.meta import ClusterName, Key, Object
+from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Why
 from knfleet.apply.desired import Owners
@@ -24,6 +28,7 @@ from knfleet.apply.parts import part
 from knfleet.apply.refs import Ref
 from knfleet.dev import processes
 from knfleet.kube.client import Client, Options
+from knfleet.kube.endpoint import Connection
 from tests.ground import Lent
 from tests.server.apply.conftest import QUICK, Bench, Requests, other_set
 from tests.unit.apply.objects import (
@@ -463,3 +468,32 @@ async def test_an_api_server_that_goes_away_is_told_and_outlived(bench: Bench, l
     assert "the cluster stopped answering" in {each.message for each in changes.pending}
     assert len(changes.changes) + len(changes.failures) + len(changes.pending) == len(objects)
     assert (await bench.engine().apply(objects)).settled
+
+
+class InOrder(Client):
+    """A client that shows in which order objects are written, by holding some of them up."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.begun: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def apply(self, resource: Resource, manifest: Object, **rest: Any) -> Object:
+        """Write material when Services are being written, and Services when workloads are."""
+        self.begun[resource.kind].set()
+        match manifest["kind"], manifest["metadata"]["name"]:
+            case "ConfigMap", "settings":
+                await self.begun["Service"].wait()
+            case "Service", _:
+                await self.begun["Deployment"].wait()
+            case _:
+                pass
+        return await super().apply(resource, manifest, **rest)
+
+
+async def test_services_begin_early_and_hold_nobody_up(bench: Bench) -> None:
+    """An API server finds their addresses one after the other, which may take long."""
+    async with InOrder(bench.connection) as client, asyncio.timeout(60):
+        changes = await Engine(client, SET, deadlines=QUICK).apply(small_release())
+
+    assert changes.failures == ()
+    assert await bench.exists(SERVICES, "web")

@@ -1,14 +1,16 @@
 """Workloads that wait for a garbage collector that is late: the real one, frozen."""
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
 from knfleet.api.core import DEPLOYMENTS, PODS, REPLICA_SETS
-from knfleet.api.meta import Key, Object
+from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.engine import Engine
 from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Connection
 from tests.ground import Lent
 from tests.server.apply.conftest import Bench
 from tests.server.apply.test_apply_rights import ALL, account
@@ -21,6 +23,19 @@ DUE = Deadlines(gone_seconds=20, collected_seconds=0)
 SOON_DUE = Deadlines(gone_seconds=1, collected_seconds=0)
 HELD: Object = {"metadata": {"finalizers": ["example.com/clean"]}}
 FREE: Object = {"metadata": {"finalizers": None}}
+
+
+class Deletions(Client):
+    """A client that remembers what it was asked to delete."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.asked: list[Key] = []
+
+    async def delete(self, resource: Resource, key: Key, **rest: Any) -> Object:
+        """Delete an object."""
+        self.asked.append(key)
+        return await super().delete(resource, key, **rest)
 
 
 @pytest.fixture
@@ -85,6 +100,22 @@ async def test_a_workload_stays_while_its_pods_do(
         await stranger.patch(PODS, pod, FREE)
         assert (await bench.engine(deadlines=DUE).uninstall()).settled
         assert await left(bench) == []
+
+
+async def test_a_pod_whose_removal_was_begun_is_asked_to_go_again(
+    bench: Bench, stranger: Client, lent: Lent, pod: Key
+) -> None:
+    """A server that was killed between marking a pod and removing it needs that to go on."""
+    await stranger.patch(PODS, pod, HELD)
+    await stranger.delete(PODS, pod, grace_seconds=0)
+    with controllers_stand_still(lent):
+        assert (await bench.engine(deadlines=PATIENT).uninstall()).pending
+        async with Deletions(bench.connection) as client:
+            assert (await Engine(client, SET, deadlines=SOON_DUE).uninstall()).pending
+            assert pod in client.asked
+
+    await stranger.patch(PODS, pod, FREE)
+    assert (await bench.engine().uninstall()).settled
 
 
 async def test_a_finalizer_of_somebody_else_is_never_taken_away(

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from knfleet.api.core import (
+    BUDGETS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
     CRDS,
@@ -27,6 +28,7 @@ THINGS = Resource("example.com", "v1", "Thing", "things")
 KINDS: Kinds = {
     (each.api_version, each.kind): each
     for each in (
+        BUDGETS,
         CLUSTER_ROLES,
         CONFIG_MAPS,
         CRDS,

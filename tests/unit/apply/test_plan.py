@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.api.core import DEPLOYMENTS, NAMESPACES, VALIDATING_WEBHOOKS
+from knfleet.api.core import BUDGETS, DEPLOYMENTS, NAMESPACES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
 from knfleet.apply import marks
+from knfleet.apply import plan as planning
 from knfleet.apply.desired import Desired
+from knfleet.apply.fields import FieldSet, Missing, uncovered
 from knfleet.apply.inventory import Inventory
 from knfleet.apply.observed import Observed, observe, slim
 from knfleet.apply.plan import Context, Verdict, decide, make_plan
@@ -75,6 +77,67 @@ def test_a_field_that_is_no_longer_ours_is_applied_again() -> None:
 
     assert step.verdict == Verdict.CONFIGURE
     assert [each.field for each in step.missing] == ["data.a"]
+
+
+def test_what_was_found_whole_before_is_not_believed_of_another_set_of_fields() -> None:
+    """As an informer keeps it: seen whole twice, then edited, then whole again."""
+    desired = one(config_map("c", a="1", b="2"))
+    whole, edited = live(desired.manifest), live(desired.manifest)
+    edited["metadata"]["managedFields"][0]["fieldsV1"]["f:data"].pop("f:a")
+
+    verdicts = [
+        decide(desired, observe(slim(each)), CONTEXT).verdict
+        for each in (whole, whole, edited, edited, whole)
+    ]
+
+    assert verdicts == [Verdict.KEEP] * 2 + [Verdict.CONFIGURE] * 2 + [Verdict.KEEP]
+
+
+def test_replicas_are_missed_when_the_autoscaler_that_set_them_is_gone() -> None:
+    """Our own set of fields was enough beside an autoscaler's, and is not beside a person's."""
+    desired = one(deployment("d", replicas=2))
+    scaled = live(desired.manifest)
+    scaled["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].pop("f:replicas")
+    by: Object = {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    autoscaler = by | {"manager": "kube-controller-manager", "subresource": "scale"}
+    scaled["metadata"]["managedFields"].append(autoscaler)
+    assert decide(desired, observe(slim(scaled)), CONTEXT).verdict == Verdict.KEEP
+
+    scaled["metadata"]["managedFields"][-1] = by | {"manager": "kubectl"}
+    step = decide(desired, observe(slim(scaled)), CONTEXT)
+
+    assert [each.field for each in step.missing] == ["spec.replicas"]
+
+
+def test_fields_are_gone_through_once_however_often_a_status_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another resource version with the same set of fields is known to hold everything."""
+    desired, looks = one(deployment("d", image="example.com/app:looked-at-once")), 0
+
+    def counted(own: FieldSet, wanted: Object) -> list[Missing]:
+        nonlocal looks
+        looks += 1
+        return uncovered(own, wanted)
+
+    monkeypatch.setattr(planning, "uncovered", counted)
+    for number in range(3):
+        told = live(desired.manifest)
+        told["metadata"]["resourceVersion"] = str(number)
+        told["status"] = {"availableReplicas": number}
+        assert decide(desired, observe(slim(told)), CONTEXT).verdict == Verdict.KEEP
+
+    assert looks == 1
+
+
+def test_proofs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many objects are looked at; what was forgotten is gone through again."""
+    monkeypatch.setattr(planning, "MANY_PROOFS", 3)
+    planning.PROOFS.clear()
+    for number in range(10):
+        desired = one(config_map(f"c{number}", a="1"))
+        assert decide(desired, observe(slim(live(desired.manifest))), CONTEXT).verdict == "keep"
+        assert 0 < len(planning.PROOFS) <= 3
 
 
 def test_fields_of_others_are_no_reason_to_write() -> None:
@@ -189,12 +252,14 @@ def test_waves_are_in_order_of_need() -> None:
     config = manifest(VALIDATING_WEBHOOKS, "w", webhooks=[hook])
     thing = manifest(THINGS, "t")
     objects = [thing, deployment("d"), config_map("c"), config, cluster_role("r"), crd()]
+    objects.append(service("s"))
 
     plan = make_plan(desired_set(*objects, namespace("n")), {}, CONTEXT)
     kinds = {wave: sorted(s.desired.ref.kind for s in steps) for wave, steps in plan.waves.items()}
 
     assert kinds == {
         Wave.FOUNDATION: ["CustomResourceDefinition", "Namespace"],
+        Wave.ADDRESSES: ["Service"],
         Wave.RULES: ["ClusterRole", "ValidatingWebhookConfiguration"],
         Wave.MATERIAL: ["ConfigMap"],
         Wave.WORK: ["Deployment"],
@@ -208,7 +273,8 @@ def test_waves_are_in_order_of_need() -> None:
 
 def test_what_takes_longest_is_written_first_in_its_wave() -> None:
     """Jobs and pods go on while the rest is written; the rest stays in order."""
-    objects = [service("b"), service("a"), deployment("d"), job("j")]
+    budgets = [manifest(BUDGETS, "b"), manifest(BUDGETS, "a")]
+    objects = [*budgets, deployment("d"), job("j")]
 
     plan = make_plan(desired_set(*objects), {}, CONTEXT)
 

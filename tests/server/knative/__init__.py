@@ -1,0 +1,1 @@
+"""Installations on a real API server."""
