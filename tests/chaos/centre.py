@@ -90,5 +90,9 @@ FAULTS: dict[str, Fault] = {
 
 async def strike(stage: Stage, step: Step) -> None:
     """Play a fault that lasts."""
-    async with FAULTS[step.fault](stage, step):
-        await asyncio.sleep(step.seconds)
+    stage.struck.append(step.target)
+    try:
+        async with FAULTS[step.fault](stage, step):
+            await asyncio.sleep(step.seconds)
+    finally:
+        stage.struck.remove(step.target)

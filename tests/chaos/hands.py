@@ -1,5 +1,6 @@
 """What people do: edit what is installed, and change, remove and make custom resources."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -24,10 +25,11 @@ from tests.chaos.foreign import MARK
 from tests.chaos.plan import Step
 from tests.chaos.resources import FIRST, Wanted, changed, upgraded
 from tests.chaos.stage import Stage
-from tests.waiting import until
 
 EDIT_SECONDS = 8.0
-GONE_SECONDS = 420.0
+GONE_SECONDS = 240.0
+"""How long a removal may take while neither its spoke nor the hub nor the leader is struck."""
+POLL_SECONDS = 0.2
 
 Edit = Callable[[Client, Key], Awaitable[object]]
 
@@ -129,11 +131,22 @@ async def recreate(stage: Stage, step: Step) -> str:
     async with stage.locks[step.target]:
         began = time.time()
         await persist(lambda: delete(stage, wanted), f"{step.target} is asked to go")
-        await until(lambda: is_gone(stage, wanted), f"{step.target} is gone", seconds=GONE_SECONDS)
+        await see_gone(stage, wanted)
         seconds = time.time() - began
         await persist(lambda: note_left(stage, wanted), f"what is left of {step.target} is known")
         await create(stage, wanted)
     return f"{step.target} was gone after {seconds:.0f} s, and is there again"
+
+
+async def see_gone(stage: Stage, wanted: Wanted) -> None:
+    """Wait until a custom resource is no longer on the hub; only time without faults counts."""
+    calm, before = 0.0, time.monotonic()
+    while not await is_gone(stage, wanted):
+        now = time.monotonic()
+        calm += now - before if stage.is_calm(wanted.spoke) else 0
+        before = now
+        assert calm < GONE_SECONDS, f"not within {calm:.0f} calm seconds: {wanted.title} is gone"
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def create(stage: Stage, wanted: Wanted) -> None:

@@ -59,6 +59,8 @@ class Stage:
         self.wanted: dict[str, Wanted] = {}
         self.locks: dict[str, asyncio.Lock] = {}
         """Held while somebody changes a custom resource, which may take a while."""
+        self.struck: list[str] = []
+        """Where faults are lasting: spokes, the hub, the leader."""
         self.evidence = Evidence()
         self.logs: list[Log] = []
 
@@ -67,6 +69,10 @@ class Stage:
         """Who holds the Lease, or would be the next to."""
         held = self.evidence.taken[-1] if self.evidence.taken else None
         return self.replicas[held.user if held is not None else REPLICAS[0]]
+
+    def is_calm(self, spoke: str) -> bool:
+        """Whether nothing is done to a spoke, nor to those who look after it."""
+        return not any(each == spoke or each not in self.spokes for each in self.struck)
 
     def client(self, cluster: str) -> Client:
         """The administrator's client of a cluster."""

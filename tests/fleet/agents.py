@@ -76,14 +76,17 @@ class Agent(Struct):
         """Everything that it logged."""
         return (self.folder / "agent.log").read_text()
 
-    async def says(self, *words: str, seconds: float = 30) -> None:
+    async def says(self, *words: str, seconds: float = 60) -> None:
         """Wait until it has logged a line with some words."""
 
         def holds() -> bool:
             lines = self.said().splitlines()
             return any(all(word in line for word in words) for line in lines)
 
-        await until(holds, f"the agent logs {words}; it said\n{self.said()}", seconds=seconds)
+        try:
+            await until(holds, f"the agent logs {words}", seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said\n{self.said()}") from None
 
     @property
     def memory(self) -> int:

@@ -8,13 +8,16 @@ from bench.report import (
     ALONE,
     FLOOR,
     OURS,
+    PAIRED,
     THEIRS,
     Results,
     hung_text,
     line,
+    pairs_text,
     read_results,
     write_report,
 )
+from bench.suite import Findings
 
 READY, WAITING = "1 spoke to Ready, s", "6 spokes beside 2 that hang to Ready, s"
 
@@ -70,6 +73,24 @@ def test_hung_spokes_are_judged_round_by_round() -> None:
     assert "+2.0, +3.0, +20.0 %" in text
 
 
+def test_pairs_are_judged_pair_by_pair() -> None:
+    """A minute in which everything is slow counts as much as any other."""
+    rounds: Results = {
+        THEIRS: [],
+        OURS: [{PAIRED: 11.0}, {PAIRED: 24.0}, {PAIRED: 14.0}],
+        FLOOR: [{PAIRED: 10.0}, {PAIRED: 20.0}, {PAIRED: 10.0}],
+    }
+
+    text = pairs_text(rounds)
+
+    assert "take 1.20 times as long" in text
+    assert "met" in text
+    assert "1.10, 1.20, 1.40" in text
+    rounds[OURS][0] = {PAIRED: 14.0}
+    assert "1.40 times as long" in pairs_text(rounds)
+    assert "missed" in pairs_text(rounds)
+
+
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     """The page names figures and goals, plots are well-formed, and the next run finds the JSON."""
     found = results(1.7, 1.8)
@@ -83,3 +104,20 @@ def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     assert read_results(tmp_path) == found
     drawn = ET.parse(tmp_path / "time.svg").getroot()
     assert any(READY in (text.text or "") for text in drawn.iter())
+
+
+def test_a_part_that_is_measured_anew_shares_no_row_with_the_run_before(tmp_path: Path) -> None:
+    """However few of its rounds were played; rows of other parts stay."""
+    many = "8 spokes to Ready, s"
+    kept: Results = {who: [{READY: 1.0, many: 9.0}] * 3 for who in (THEIRS, OURS, FLOOR)}
+    write_report(tmp_path, kept, machine(), None)
+
+    findings = Findings(tmp_path, is_part=True)
+    findings.note(OURS, 0, {many: 99.0})
+    findings.note(OURS, 1, {many: 5.0})
+    findings.note(OURS, 2, {many: 6.0})
+
+    found = read_results(tmp_path)
+    assert found is not None
+    assert found[OURS] == [{READY: 1.0, many: 5.0}, {READY: 1.0, many: 6.0}, {READY: 1.0}]
+    assert found[THEIRS] == kept[THEIRS]
