@@ -65,6 +65,8 @@ GOALS = {
 }
 ALONE, BESIDE = "6 spokes to Ready, s", "6 spokes beside 2 that hang to Ready, s"
 HUNG = Goal(most=1.05)
+PAIRED = "8 spokes in pairs to Ready, s"
+PAIRS = Goal(most=1.3)
 
 
 class Kept(Struct, frozen=True):
@@ -168,6 +170,12 @@ def table(found: Sequence[Line]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def judged(ratios: Sequence[float], goal: Goal) -> tuple[float, str]:
+    """The middle of some ratios, and whether it is as good as it should be."""
+    middle = statistics.median(ratios)
+    return middle, "met" if goal.is_met(middle, None, None) else "**missed**"
+
+
 def hung_text(results: Results) -> str:
     """What two spokes that hang cost six others, if that was measured.
 
@@ -181,12 +189,32 @@ def hung_text(results: Results) -> str:
     ]
     if not rounds:
         return ""
-    held = statistics.median(rounds)
-    verdict = "met" if HUNG.is_met(held, None, None) else "**missed**"
+    held, verdict = judged(rounds, HUNG)
     every = ", ".join(f"{100 * (each - 1):+.1f}" for each in sorted(rounds))
     return (
         f"The time that six spokes take changes by {100 * (held - 1):+.1f} % when two more hang"
         f" beside them (goal: at most 5 % more, {verdict}); the rounds: {every} %.\n"
+    )
+
+
+def pairs_text(results: Results) -> str:
+    """How much of the floor's time eight spokes take, if that was measured in pairs.
+
+    The machine's speed changes from minute to minute, but the two of a pair follow each other.
+    """
+    both = zip(results[OURS], results[FLOOR], strict=False)
+    rounds = [
+        found
+        for ours, floor in both
+        if (found := ratio(ours.get(PAIRED), floor.get(PAIRED))) is not None
+    ]
+    if not rounds:
+        return ""
+    middle, verdict = judged(rounds, PAIRS)
+    every = ", ".join(f"{each:.2f}" for each in sorted(rounds))
+    return (
+        f"Pair by pair, eight spokes take {middle:.2f} times as long as the bare client takes right"
+        f" before or after (goal: at most 1.3 times, {verdict}); the pairs: {every}.\n"
     )
 
 
@@ -211,28 +239,35 @@ PLOTS = {
 def text(kept: Kept, before: Results | None) -> str:
     """The whole page."""
     found, where = lines(kept.rounds, before), kept.machine
-    count = max(len(kept.rounds[FLOOR]), 1)
+    count = max(len(kept.rounds[THEIRS]), 1)
     pictures = "\n".join(f"![{title}]({name}.svg)\n" for name, (title, _) in PLOTS.items())
     return f"""# Benchmarks
 
 Written by `make bench` on {kept.when[:10]}; {count} rounds, of which the medians are shown.
+Parts can be measured one by one (`--only`), so rows may be of different days and commits.
+[What was found](../decisions/0008-speed.md) tells of slower days, and of rounds that are not here.
 
 Both operators install Serving 1.23 with Kourier on real control planes, from one hub, turn by turn.
 Each turn begins with empty clusters and a fresh process; who was first in a round is last in the
 next. Clusters that are used again rest for half a minute, until their API servers have forgotten
 what was deleted. API servers that have served installations before are faster than new ones: in the
-rows about new spokes, every turn has control planes of its own.
+rows about new spokes, every turn has control planes of its own. In the rows about pairs, knfleet
+and the bare client take turns without the Knative Operator, and more of them, since the speed of
+the machine changes from minute to minute.
 The floor is what a bare client needs that sends the same objects at once and waits until the
 Deployments are Available.
 The Knative Operator sends at most 20 requests a second to a spoke, and installs on two at a time.
 Some of its rounds take half as long again, or more: a pass that comes to objects which its webhook
 must admit before the webhook is up fails, and is made again after those of all others.
+Before the upgrade, ClusterRoles that the cluster brought back without rules are deleted in
+everybody's turn: the Knative Operator leaves them behind, and cannot install over them.
 All processes, control planes too, share the machine: {where.processor}, {where.cores} cores,
 {where.memory_mb / 1000:.0f} GB, {where.system}, Python {where.python}.
 The load was {where.load_before} before it began.
 
 {table(found)}
 
+{pairs_text(kept.rounds)}
 {hung_text(kept.rounds)}
 {pictures}
 All rounds are in [results.json](results.json).

@@ -20,13 +20,15 @@ from bench.machine import machine
 from bench.report import FLOOR, OURS, THEIRS, read_results, write_report
 from bench.scenarios import Figures
 from bench.stopping import measured
-from bench.turns import hung, new_spokes, turn, turn_alone, turn_first
+from bench.turns import hung, new_spokes, paired_spokes, turn, turn_alone, turn_install
 from tests.ground import Pool
 from tests.peers.goproject import GoProject, go_project
 from tests.peers.laboratory import Printed
 
 HUNG_ROUNDS = 2
-PARTS = ("alone", "together", "first", "hung")
+PAIR_ROUNDS = 3
+"""What these two parts look for is small beside noise, and one of their rounds is short."""
+PARTS = ("alone", "together", "pairs", "first", "hung")
 
 
 class Turn(Protocol):
@@ -61,6 +63,15 @@ class Contest:
         turns[FLOOR] = partial(floor.turn, releases=self.releases, spokes=spokes)
         await self.take(turns, rounds, folder)
 
+    async def pairs(self, rounds: range, spokes: int, folder: Path) -> None:
+        """knfleet and a bare client alone, many times, for the ratio of the two."""
+        name, ours = paired_spokes(spokes), self.contestants[1]
+        turns: dict[str, Turn] = {
+            OURS: partial(turn_install, contestant=ours, spokes=spokes, name=name),
+            FLOOR: partial(floor.turn, releases=self.releases, spokes=spokes, name=name),
+        }
+        await self.take(turns, rounds, folder)
+
     async def take(self, turns: dict[str, Turn], rounds: range, folder: Path) -> None:
         """Every one's turn in every round; who was first is last in the next.
 
@@ -78,11 +89,11 @@ class Contest:
         """The same with control planes that are new in each turn, one spoke and many."""
         for number in rounds:
             for count in (1, spokes):
+                name = new_spokes(count)
                 turns: dict[str, Turn] = {
-                    each.name: partial(turn_first, contestant=each, spokes=count)
+                    each.name: partial(turn_install, contestant=each, spokes=count, name=name)
                     for each in self.contestants
                 }
-                name = new_spokes(count)
                 turns[FLOOR] = partial(floor.turn, releases=self.releases, spokes=count, name=name)
                 for who, measure in turns.items():
                     where = place(folder, number, f"{count}-{who}")
@@ -124,6 +135,8 @@ class Findings:
             # The rows of other parts stay as they were.
             for who, rounds in self.before.items():
                 self.found[who] = {number: dict(each) for number, each in enumerate(rounds, 1)}
+        self.measured: set[tuple[str, str]] = set()
+        """Which figures of whom are of this run."""
         self.page = ""
 
     def note(self, name: str, number: int, figures: Figures) -> None:
@@ -133,9 +146,18 @@ class Findings:
         )
         print(f"round {number}, {name}: {shown}", flush=True)
         if number:
+            self.forget(name, figures)
             self.found[name].setdefault(number, {}).update(figures)
             results = {who: list(rounds.values()) for who, rounds in self.found.items()}
             self.page = write_report(self.out, results, self.where, self.before)
+
+    def forget(self, name: str, figures: Figures) -> None:
+        """Drop figures of an earlier run that are measured anew: no row is of two runs."""
+        for what in figures:
+            if (name, what) not in self.measured:
+                self.measured.add((name, what))
+                for each in self.found[name].values():
+                    each.pop(what, None)
 
 
 async def run(arguments: argparse.Namespace, findings: Findings, folder: Path) -> None:
@@ -147,11 +169,13 @@ async def run(arguments: argparse.Namespace, findings: Findings, folder: Path) -
         await contest.alone(range(first, last), folder / "alone")
     if arguments.only in (None, "together"):
         await contest.together(range(1, last), arguments.spokes, folder / "together")
+    if arguments.only in (None, "pairs"):
+        rounds = range(first, PAIR_ROUNDS * arguments.rounds + 1)
+        await contest.pairs(rounds, arguments.spokes, folder / "pairs")
     if arguments.only in (None, "first"):
         (folder / "first").mkdir()
         await contest.first(range(1, last), arguments.spokes, folder / "first")
     if arguments.only in (None, "hung"):
-        # What is looked for is small, and one of these rounds is short.
         await contest.hung(range(1, HUNG_ROUNDS * arguments.rounds + 1), folder / "hung")
 
 

@@ -90,7 +90,9 @@ def show_usage(before: Mapping[str, float], after: Mapping[str, float]) -> None:
 
 def show_requests(trace: Path, began: float, *, every: bool) -> None:
     """Print requests by verb and kind, or each of them."""
-    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    # Whoever is killed may leave half a line at the end.
+    whole = trace.read_text().rpartition("\n")[0]
+    lines = [json.loads(line) for line in whole.splitlines()]
     lines = sorted((each for each in lines if each["at"] >= began), key=lambda each: each["at"])
     counted: Counter[str] = Counter()
     for each in lines:
