@@ -37,7 +37,7 @@ demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep
 
 .PHONY: test
 test: check ground chromium ## run every check and every test
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m tests.support.run -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
