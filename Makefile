@@ -35,9 +35,20 @@ $(READY): requirements/bootstrap.txt requirements/dev.txt pyproject.toml
 demo: $(READY) ## show the product on real clusters on this machine (ARGS=--keep leaves it running)
 	@$(BIN)/knfleet demo $(ARGS)
 
+RUN := $(BIN)/python -m tests.support.run
+
 .PHONY: test
-test: check ground chromium ## run every check and every test
-	$(BIN)/python -m tests.support.run -n $(WORKERS) --dist loadgroup $(ARGS)
+test: check ground chromium ## run the checks and the tests that every change must pass (about ten minutes)
+	$(RUN) -m "not full and not soak" -n $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: test-full
+test-full: $(READY) ground ## run the tests that take longer: documentation pages, chart, Knative Operator, many kills
+	$(RUN) -m full -n $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ground ## run the tests that need a quiet machine, then chaos and scale (hours)
+	$(RUN) -m soak -n 0 $(ARGS)
+	@$(MAKE) chaos scale
 
 .PHONY: e2e
 e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
@@ -53,7 +64,7 @@ chaos: $(READY) ground ## random faults on a hub and 4 spokes, an hour long (CHA
 	@$(BIN)/python -m tests.chaos.run --minutes $(CHAOS_MINUTES) --spokes $(CHAOS_SPOKES) --seed "$(CHAOS_SEED)"
 
 .PHONY: peers
-peers: $(READY) ground ## compare all samples with the Knative Operator (long the first time)
+peers: $(READY) ground ## compare all samples with the Knative Operator, and record what was compared
 	KNFLEET_PEERS=all $(BIN)/pytest -s tests/peers $(ARGS)
 
 .PHONY: check

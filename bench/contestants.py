@@ -6,11 +6,12 @@ from pathlib import Path
 
 import psutil
 from msgspec import Struct
-from tests.fleet.operators import Hub, Operator
-from tests.peers.goproject import GoProject
-from tests.peers.operator import running, silenced
-from tests.peers.samples import serving
-from tests.waiting import until
+
+from testbed.operators import Hub, Operator
+from testbed.peers.goproject import GoProject
+from testbed.peers.operator import running, silenced
+from testbed.peers.samples import serving
+from testbed.waiting import until
 
 AS_SHIPPED = ("--kube-api-qps=0", "--kube-api-burst=0")
 """What the flags are when nobody gives them: 10 requests a second, after a burst of 20."""

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from bench.resting import lend_rested
 from bench.scenarios import SPEC, Figures
 from bench.usage import usage, used
-from msgspec import Struct
-from tests.ground import Lent, Pool
-
 from knfleet.api.core import DEPLOYMENTS, JOBS
 from knfleet.api.knative import SERVINGS, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
@@ -29,6 +28,7 @@ from knfleet.kube.errors import NotFound, ServerError
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.render.pipeline import Facts, render
+from testbed.clusters import Lent, Pool
 
 SPACE = "knative-serving"
 AGAIN_SECONDS = 0.02

@@ -21,13 +21,12 @@ from bench.contestants import AS_SHIPPED, Contestant, knative_operator, knfleet
 from bench.resting import lend_rested
 from bench.scenarios import SCENARIOS, Figures, Stage
 from bench.stopping import measured
-from tests.fleet.operators import Hub
-from tests.ground import Pool
-from tests.peers.goproject import go_project
-from tests.peers.laboratory import Printed
-from tests.peers.surroundings import ensure_namespace
-
 from knfleet.kube.client import Client
+from testbed.clusters import Pool
+from testbed.operators import Hub
+from testbed.peers.goproject import go_project
+from testbed.peers.surroundings import ensure_namespace
+from testbed.printed import Printed
 
 GOALS = {
     "Serving + Kourier to Ready, s": "≤ 1/3 of theirs",

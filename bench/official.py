@@ -3,6 +3,7 @@
 It runs in a process of its own, where the package `kubernetes` can be imported.
 """
 
+import importlib
 import itertools
 import json
 import sys
@@ -11,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
-from kubernetes import client, config, watch  # type: ignore[import-not-found]
 
 
 def work(rounds: int) -> Figures:
     """Apply, list and watch, a few times."""
+    client, config, watch = (
+        importlib.import_module(f"kubernetes.{name}") for name in ("client", "config", "watch")
+    )
     figures = Figures()
     settings = client.Configuration()
     config.load_kube_config(client_configuration=settings)

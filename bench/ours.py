@@ -7,8 +7,8 @@ import time
 from contextlib import aclosing
 
 import uvloop
-from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
 
+from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.kube.client import Client, Options
 from knfleet.kube.kubeconfig import load

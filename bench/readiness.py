@@ -5,10 +5,9 @@ import time
 from collections.abc import Collection
 from contextlib import aclosing
 
-from tests.fleet.operators import HOME, Hub
-
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.parts import items, part
+from testbed.operators import HOME, Hub
 
 LAST_SECONDS = 300.0
 

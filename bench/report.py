@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+
 from bench.machine import Machine
 from bench.plots import Bar, chart
-from msgspec import Struct
 
 THEIRS, OURS, FLOOR = "Knative Operator", "knfleet", "floor"
 WORSE = 1.15
@@ -126,8 +127,8 @@ def line(results: Results, name: str, before: Results | None) -> Line:
         verdict = "met" if goal.is_met(ours, theirs, floor) else "**missed**"
     if before is not None and is_worse(results, before, name):
         verdict = f"{verdict}, **worse than before**".removeprefix(", ")
-    spreads = (spread(results.get(who, []), name) for who in (THEIRS, OURS))
-    return Line(name, theirs, ours, floor, *spreads, str(goal), verdict)
+    their_spread, our_spread = (spread(results.get(who, []), name) for who in (THEIRS, OURS))
+    return Line(name, theirs, ours, floor, their_spread, our_spread, str(goal), verdict)
 
 
 def is_worse(results: Results, before: Results, name: str) -> bool:

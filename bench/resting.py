@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.ground import Lent, Pool
+from testbed.clusters import Lent, Pool
 
 REST_SECONDS = 31.0
 """For 30 seconds after a namespace was deleted, an API server looks its name up before every write

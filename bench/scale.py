@@ -23,12 +23,12 @@ from pathlib import Path
 
 from bench.requests import READS, WRITES, by_verb, requests
 from bench.stopping import measured
-from tests.fakes.farm import overlapping
-from tests.fleet import small_release
-from tests.ground import Pool
-from tests.peers.goproject import go_project
-from tests.peers.laboratory import Printed
-from tests.scale.stage import NOTHING, Stage, a_stage
+from testbed import small_release
+from testbed.clusters import Pool
+from testbed.fakes.farm import overlapping
+from testbed.peers.goproject import go_project
+from testbed.printed import Printed
+from testbed.scale import NOTHING, Stage, a_stage
 
 Figures = dict[str, float]
 MIB = 2**20

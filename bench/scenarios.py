@@ -5,18 +5,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+from msgspec import Struct
+
 from bench.contestants import Running
 from bench.readiness import ready
 from bench.requests import READS, WRITES, by_verb, requests
-from msgspec import Struct
-from tests.fleet.operators import Hub
-from tests.waiting import until
-
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import NotFound
+from testbed.operators import Hub
+from testbed.waiting import until
 
 SPACE = "knative-serving"
 SPEC: Object = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}

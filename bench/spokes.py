@@ -12,14 +12,11 @@ from pathlib import Path
 
 import msgspec
 import psutil
+from msgspec import Struct
+
 from bench.readiness import ready
 from bench.resting import lend_rested
 from bench.scenarios import SPEC
-from msgspec import Struct
-from tests.fleet.operators import HOME, Hub
-from tests.ground import Lent, Pool
-from tests.peers.surroundings import ensure_namespace
-
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
@@ -29,6 +26,9 @@ from knfleet.dev.controlplane import API_SERVER
 from knfleet.dev.folder import write_private
 from knfleet.dev.profiles import FLEET, manifest, profile_status, spoke_token
 from knfleet.kube.client import Client
+from testbed.clusters import Lent, Pool
+from testbed.operators import HOME, Hub
+from testbed.peers.surroundings import ensure_namespace
 
 
 class Field(Struct, frozen=True):

@@ -21,9 +21,9 @@ from bench.report import FLOOR, OURS, THEIRS, read_results, write_report
 from bench.scenarios import Figures
 from bench.stopping import measured
 from bench.turns import hung, new_spokes, paired_spokes, turn, turn_alone, turn_install
-from tests.ground import Pool
-from tests.peers.goproject import GoProject, go_project
-from tests.peers.laboratory import Printed
+from testbed.clusters import Pool
+from testbed.peers.goproject import GoProject, go_project
+from testbed.printed import Printed
 
 HUNG_ROUNDS = 2
 PAIR_ROUNDS = 3

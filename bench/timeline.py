@@ -23,12 +23,11 @@ from bench.scenarios import MIB, SPEC
 from bench.spokes import field, install
 from bench.stopping import measured
 from bench.usage import usage, used
-from tests.fleet.operators import Hub, Operator
-from tests.ground import Pool
-from tests.peers.goproject import go_project
-from tests.peers.laboratory import Printed
-
 from knfleet.kube.client import Client
+from testbed.clusters import Pool
+from testbed.operators import Hub, Operator
+from testbed.peers.goproject import go_project
+from testbed.printed import Printed
 
 NAME = re.compile(r"^(/apis?(?:/[^/]+)?/v[^/]+(?:/namespaces/[^/]+)?/[^/?]+)/[^/?]+")
 

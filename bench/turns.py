@@ -14,14 +14,13 @@ from bench.requests import READS, WRITES, by_verb, requests
 from bench.scenarios import MB, SPEC, Figures, Stage, drift
 from bench.spokes import Field, ask_for, field, frozen, install
 from bench.usage import OPERATOR, usage, used
-from tests.fleet.operators import HOME, Hub
-from tests.ground import Lent, Pool
-from tests.waiting import until
-
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS, SECRETS, SERVICES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
+from testbed.clusters import Lent, Pool
+from testbed.operators import HOME, Hub
+from testbed.waiting import until
 
 OLD: Object = {**SPEC, "version": "1.22.0"}
 FEW, HUNG = 6, 2

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import psutil
-from tests.ground import Lent
 
 from knfleet.dev import processes
+from testbed.clusters import Lent
 
 OPERATOR = "operator"
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,7 @@ import pytest
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.sources import GoModule
-from tests.ground import Lent, Pool
-
-Lend = Callable[[int], Awaitable[list[Lent]]]
+from testbed.clusters import Lend, Lent, Pool
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import ViewportSize, sync_playwright
-from tools.terminal import Said, picture, run
 
 from knfleet.dev import binaries, ports
 from knfleet.dev.clusters import Ground
 from knfleet.dev.folder import Folder
+from tools.terminal import Said, picture, run
 
 CLUSTERS = ("amsterdam", "lima")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -18,11 +18,11 @@ from knfleet.kube.client import Client
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.web.settings import WebSettings
-from tests import dashboards
-from tests.dashboards import RealHub, Running
-from tests.fakes.sockets import free_port
-from tests.fleet import small_release
-from tests.ground import Pool
+from testbed import small_release
+from testbed.clusters import Pool
+from testbed.fakes.sockets import free_port
+from tests.support import dashboards
+from tests.support.dashboards import RealHub, Running
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome")

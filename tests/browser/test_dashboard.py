@@ -8,9 +8,9 @@ from playwright.async_api import Page, expect
 
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
-from tests import dashboards
 from tests.browser.conftest import NARROW, WIDE, Open, picture
-from tests.dashboards import RealHub, Running
+from tests.support import dashboards
+from tests.support.dashboards import RealHub, Running
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("browser")]
 """All tests look at one hub, one after the other."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from knfleet.api.meta import Object
 from knfleet.apply.parts import items, part
 from knfleet.kube.errors import KubeError
+from testbed.waiting import until
 from tests.chaos.resources import Wanted
 from tests.chaos.stage import REPLICAS, Stage
-from tests.waiting import until
 
 PLAN_SECONDS = 120.0
 Say = Callable[[str], None]

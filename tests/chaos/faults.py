@@ -18,10 +18,10 @@ from knfleet.dev.controlplane import API_SERVER, process_name
 from knfleet.dev.progress import Silence
 from knfleet.kube.client import Client
 from knfleet.kube.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
+from testbed.waiting import until
 from tests.chaos.evidence import Held, Span
 from tests.chaos.plan import Step
 from tests.chaos.stage import ACCOUNTS, GROUP, REPLICAS, Stage, hand_out
-from tests.waiting import until
 
 PERSIST_SECONDS = 240.0
 SLOW_SECONDS = 0.25

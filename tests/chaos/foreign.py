@@ -15,10 +15,10 @@ from knfleet.api.core import (
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.kube.client import Client
+from testbed.operators import HOME
+from testbed.waiting import until
 from tests.chaos.evidence import Foreign
 from tests.chaos.judges import Sighting
-from tests.fleet.operators import HOME
-from tests.waiting import until
 
 MARK = "chaos.example.com/foreign"
 ALIKE = {

@@ -15,7 +15,7 @@ import psutil
 from knfleet.dev import ports, processes
 from knfleet.dev.clusters import OPERATOR
 from knfleet.dev.folder import Folder
-from tests.chaos.ways import Way
+from testbed.fakes.ways import Way
 
 SYSTEM_NAMESPACE = "knative-operator"
 POLL_SECONDS = 0.2

@@ -10,8 +10,8 @@ from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.inventory import ApplySet
-from tests.fleet import edits
-from tests.fleet.operators import HOME
+from testbed.operators import HOME
+from tests.support import edits
 
 VERSIONS = ("1.22", "1.23")
 KOURIER: Object = {"kourier": {"enabled": True}}

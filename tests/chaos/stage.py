@@ -20,14 +20,14 @@ from knfleet.dev.controlplane import audit_log
 from knfleet.dev.folder import write_private
 from knfleet.dev.profiles import FLEET, PROVIDER, manifest, profile_status
 from knfleet.kube.client import Client, Options
+from testbed.clusters import Lent, Pool
+from testbed.fakes.ways import Way
+from testbed.operators import Hub
 from tests.chaos import foreign, operators
 from tests.chaos.audit import Log, policy
 from tests.chaos.evidence import Evidence
 from tests.chaos.operators import SYSTEM_NAMESPACE, Replica
 from tests.chaos.resources import Wanted, wanted
-from tests.chaos.ways import Way
-from tests.fleet.operators import Hub
-from tests.ground import Lent, Pool
 
 ACCOUNTS = "chaos"
 """The namespace of the operators' accounts, on every cluster."""

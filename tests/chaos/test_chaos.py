@@ -10,6 +10,8 @@ from tests.chaos.run import chaos
 # Has the leader end, a spoke fall silent, an edit, an upgrade and a removal.
 SEED = int(os.environ.get("KNFLEET_TEST_SEED", "1722"))
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.mark.xdist_group("chaos")
 async def test_everything_holds_under_faults_and_converges(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from knfleet.dev.folder import Folder
+from testbed.clusters import kubectl
 from tests.docs.pages import ROOT
-from tests.documents import Reader, surroundings
-from tests.fleet.commands import IMAGE
-from tests.ground import kubectl
-from tests.helm import helm_binary
+from tests.support.commands import IMAGE
+from tests.support.documents import Reader, surroundings
+from tests.support.helm import helm_binary
 
 __all__ = ["helm_binary"]
 

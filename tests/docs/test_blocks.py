@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import FOLLOWED, ROOT, name, pages
-from tests.documents import NOT_TYPED, steps
+from tests.support.documents import NOT_TYPED, steps
 
 SHELLS = ("```bash", "```shell", "```console", "```zsh")
 MOST_NOT_TYPED = 12

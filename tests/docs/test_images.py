@@ -6,9 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from tools.terminal import Said, picture, run, settled
 
 from tests.docs.pages import DOCS, ROOT
+from tools.terminal import Said, picture, run, settled
 
 PICTURES = sorted(DOCS.rglob("*.svg"))
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJuIn0.c2lnbmF0dXJl"

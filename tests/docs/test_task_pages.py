@@ -12,17 +12,17 @@ from knfleet.api.knative import SERVINGS
 from knfleet.dev.folder import Folder
 from knfleet.kube.client import Client
 from knfleet.kube.kubeconfig import load
+from testbed.clusters import Lent
+from testbed.operators import Hub
+from testbed.peers.goproject import go_project
+from testbed.peers.operator import running, silenced
+from testbed.peers.samples import serving
+from testbed.peers.surroundings import prepare
+from testbed.printed import Printed
 from tests.docs.pages import DOCS, ROOT
-from tests.documents import Reader
-from tests.fleet.operators import Hub
-from tests.ground import Lent
-from tests.peers.goproject import go_project
-from tests.peers.laboratory import Printed
-from tests.peers.operator import running, silenced
-from tests.peers.samples import serving
-from tests.peers.surroundings import prepare
+from tests.support.documents import Reader
 
-pytestmark = pytest.mark.xdist_group("docs")
+pytestmark = [pytest.mark.xdist_group("docs"), pytest.mark.full]
 
 FLEET = """
 knfleet init --wait --context hub --image "$IMAGE:$TAG" --releases "$RELEASES" > joined.txt

@@ -11,10 +11,10 @@ from knfleet.dev.clusters import Ground
 from knfleet.dev.profiles import provider_file, register
 from knfleet.kube.client import Client
 from knfleet.kube.kubeconfig import load
-from tests.conftest import Lend
+from testbed.clusters import Lend
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
 from tests.e2e.site import Names, Site, spoke_kubeconfig
-from tests.fleet.operators import Hub, Operator
-from tests.waiting import until
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from knfleet.api.conditions import READY, TARGET_CLUSTER_RESOLVED
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.kube.errors import NotFound
+from testbed.waiting import until
 from tests.e2e.site import Site
-from tests.waiting import until
 
 INSTALL_SECONDS = 300
 REMOVE_SECONDS = 180
@@ -26,7 +26,11 @@ CERTIFICATES = (
 
 
 @pytest.mark.parametrize(
-    ("resource", "spec"), [(SERVINGS, KOURIER), (EVENTINGS, {})], ids=["serving", "eventing"]
+    ("resource", "spec"),
+    [
+        pytest.param(SERVINGS, KOURIER, id="serving"),
+        pytest.param(EVENTINGS, {}, id="eventing", marks=pytest.mark.full),
+    ],
 )
 async def test_multicluster(site: Site, resource: Resource, spec: dict[str, Any]) -> None:
     """From a custom resource on the hub to Deployments on the spoke, and back to nothing."""
@@ -37,7 +41,7 @@ async def test_multicluster(site: Site, resource: Resource, spec: dict[str, Any]
         seen.add(await site.condition(resource, TARGET_CLUSTER_RESOLVED))
         return "True" in seen
 
-    await until(is_resolved, "the spoke is resolved", seconds=60)
+    await until(is_resolved, "the spoke is resolved")
     assert "False" not in seen
 
     async def is_ready() -> bool:

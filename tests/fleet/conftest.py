@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from knfleet.kube.client import Client
-from tests.conftest import Lend
-from tests.fleet import small_release
-from tests.fleet.agents import Agent, Scene, bootstrap_token, prepare_spoke
-from tests.fleet.fleets import Fleet, gather
-from tests.fleet.operators import Hub, Operator
-from tests.ground import Lent
-from tests.server.fleet import hubs
+from testbed import small_release
+from testbed.clusters import Lend, Lent
+from testbed.operators import Hub, Operator
+from tests.support import hubs
+from tests.support.agent_process import Agent, Scene, bootstrap_token, prepare_spoke
+from tests.support.fleets import Fleet, gather
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import base64
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,9 @@ from knfleet.api.meta import Key, Resource
 from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.dev import ports
 from knfleet.kube.client import Client
-from tests.fleet.agents import (
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.agent_process import (
     Agent,
     Scene,
     bootstrap_token,
@@ -29,8 +30,6 @@ from tests.fleet.agents import (
     hub_secret,
     remove_hub_secret,
 )
-from tests.server.fleet import hubs
-from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("agent")
 REVIEWS = Resource(
@@ -40,14 +39,12 @@ REVIEWS = Resource(
 
 async def test_a_cluster_joins_is_heard_of_and_hands_over_access(scene: Scene):
     (port,) = ports.reserve(1, ports.DEFAULT_RANGE, scene.agent.folder / "ports")
-    began = time.monotonic()
     await scene.agent.start("--listen", f"127.0.0.1:{port}")
     request = await scene.accept()
     assert request["metadata"]["name"].startswith("c1-")
     assert request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
 
     await condition(scene.hub, AVAILABLE, "True")
-    print(f"available {time.monotonic() - began:.1f} s after the agent's start")
     await condition(scene.hub, JOINED, "True")
     assert "valid from" in await condition(scene.hub, CERTIFICATE_ROTATED, "True")
 
@@ -122,6 +119,7 @@ async def test_a_name_that_is_taken_is_not_given_to_another_agent(scene: Scene, 
     await condition(scene.hub, AVAILABLE, "True")
 
 
+@pytest.mark.full
 async def test_a_wrong_token_is_told_with_what_to_do(scene: Scene):
     scene.agent.point_to(scene.hub_lent.connection.endpoint, "wrong")
 

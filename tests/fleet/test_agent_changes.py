@@ -28,11 +28,11 @@ from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import StandardCondition, find, put
 from knfleet.dev import pki
 from knfleet.kube.client import Client
-from tests.fakes.proxies import HttpProxy, Wire
-from tests.fleet.agents import Scene, bootstrap_token, cluster_of, condition, hub_secret
-from tests.ground import Lent
-from tests.server.fleet import hubs
-from tests.waiting import until
+from testbed.clusters import Lent
+from testbed.fakes.proxies import HttpProxy, Wire
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.agent_process import Scene, bootstrap_token, cluster_of, condition, hub_secret
 
 pytestmark = pytest.mark.xdist_group("agent")
 SHORT = timedelta(seconds=12)
@@ -128,6 +128,7 @@ async def test_a_hub_behind_a_proxy_is_joined_through_it_and_followed_to_another
         await scene.agent.end()
 
 
+@pytest.mark.full
 async def test_a_clock_that_is_an_hour_off_is_told_and_nothing_is_reported(scene: Scene):
     """The hub's clock is moved, for this machine has only one; to the agent it is the same."""
     await scene.joined()

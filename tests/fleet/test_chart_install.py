@@ -20,14 +20,14 @@ from knfleet.kube.yaml import dump_all
 from knfleet.packaging.install import Install
 from knfleet.packaging.objects import everything
 from knfleet.release.sources import MODULE_FOLDER
-from tests.conftest import Lend
-from tests.fleet.operators import HOME, Hub
-from tests.ground import Lent
-from tests.helm import CHART, Helm, helm_binary
-from tests.waiting import until
+from testbed.clusters import Lend, Lent
+from testbed.operators import HOME, Hub
+from testbed.waiting import until
+from tests.support.helm import CHART, Helm, helm_binary
 
 __all__ = ["helm_binary"]
 
+pytestmark = pytest.mark.full
 NAMESPACE = "knative-operator"
 WAIT = ("--wait", "--timeout", "60s")
 REAL = {SERVINGS: "1.22.1", EVENTINGS: "1.22.2"}

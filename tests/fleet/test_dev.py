@@ -17,8 +17,8 @@ import pytest
 from knfleet.dev import binaries, ports, processes
 from knfleet.dev.folder import Folder, locked
 from knfleet.dev.status import GroundStatus
-from tests.ground import kubectl
-from tests.waiting import heed_interrupts, until
+from testbed.clusters import kubectl
+from testbed.waiting import heed_interrupts, until
 
 LIMIT_SECONDS = 240
 
@@ -85,6 +85,7 @@ def take_down(dev: Dev) -> None:
     assert [each.name for each in started if each.live()] == []
 
 
+@pytest.mark.full
 def test_two_spokes_run_a_deployment(dev: Dev) -> None:
     """The lines of the README, typed in."""
     up = dev("up", "--spokes", "2")
@@ -100,6 +101,7 @@ def test_two_spokes_run_a_deployment(dev: Dev) -> None:
     assert "web" not in dev.kubectl("spoke1", "get", "deployments", "-o", "name")
 
 
+@pytest.mark.full
 def test_nine_clusters_come_up_and_go_away_without_a_trace(dev: Dev) -> None:
     """Eight spokes and a hub on one small machine; nothing is left afterwards."""
     up = dev("up", "--spokes", "8")
@@ -134,7 +136,14 @@ def test_a_second_up_adds_spokes_and_keeps_the_rest(standing: Dev) -> None:
     assert "default" in dev.kubectl("spoke1", "get", "namespaces", "-o", "name")
 
 
-@pytest.mark.parametrize("victim", ["hub.kube-apiserver", "hub.node", "etcd"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "hub.kube-apiserver",
+        pytest.param("hub.node", marks=pytest.mark.full),
+        pytest.param("etcd", marks=pytest.mark.full),
+    ],
+)
 def test_a_killed_process_is_told_and_repaired_with_its_data(standing: Dev, victim: str) -> None:
     """Kill -9 costs nothing but a new `up`."""
     dev, precious = standing, f"precious-{victim.rpartition('.')[2]}"
@@ -243,6 +252,7 @@ def test_a_server_that_ends_at_once_shows_its_last_words(dev: Dev, tmp_path: Pat
     assert not dev.folder.root.exists()
 
 
+@pytest.mark.full
 def test_a_stranger_on_our_port_is_named(standing: Dev) -> None:
     """Somebody took the port while the API server was away."""
     dev = standing
@@ -261,6 +271,7 @@ def test_a_stranger_on_our_port_is_named(standing: Dev) -> None:
     assert dev("up").returncode == 0
 
 
+@pytest.mark.full
 def test_a_state_of_another_version_is_refused_and_taken_down(dev: Dev) -> None:
     """`down` needs no knowledge of the format."""
     dev("up")
@@ -275,6 +286,7 @@ def test_a_state_of_another_version_is_refused_and_taken_down(dev: Dev) -> None:
     assert not dev.folder.root.exists()
 
 
+@pytest.mark.full
 async def test_two_ups_at_once_do_not_mix(dev: Dev) -> None:
     """The second is sent away while the first works, which this test plays by holding its lock."""
     dev.folder.create()
@@ -301,6 +313,7 @@ async def test_control_c_during_up_leaves_nothing_behind(dev: Dev) -> None:
     assert not dev.folder.sockets.exists()
 
 
+@pytest.mark.full
 async def test_control_c_while_adding_keeps_what_was_there(dev: Dev) -> None:
     """Only the new clusters are given up."""
     dev("up")

@@ -37,16 +37,15 @@ from knfleet.fleet.joining import access_rules
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.kube.informer import Change, Informer
-from tests.conftest import Lend
-from tests.fleet.agents import Agent, bootstrap_token, condition, prepare_spoke
-from tests.fleet.commands import done
-from tests.fleet.fleets import SMALL
-from tests.fleet.hubprocesses import HubProcess, kubeconfig
-from tests.fleet.operators import Hub
-from tests.ground import Lent
-from tests.server.fleet import hubs
-from tests.server.fleet.reviews import rights, single
-from tests.waiting import until
+from testbed.clusters import Lend, Lent
+from testbed.operators import Hub
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.agent_process import Agent, bootstrap_token, condition, prepare_spoke
+from tests.support.commands import done
+from tests.support.fleets import SMALL
+from tests.support.hub_process import HubProcess, kubeconfig
+from tests.support.reviews import rights, single
 
 pytestmark = pytest.mark.xdist_group("agent")
 FOLLOWS_SECONDS = 5.0
@@ -227,7 +226,7 @@ class Sightings:
             return {what: self.seen.get(what, ("",))[0] for what in wanted} == wanted
 
         try:
-            await until(are_so, f"{wanted}", seconds=30)
+            await until(are_so, f"{wanted}")
         except AssertionError as error:
             raise AssertionError(f"{error}; it is {self.seen}") from error
         times = {what: self.seen[what][1] for what in wanted}
@@ -255,7 +254,7 @@ LOST = {"cluster": "Unknown", "taint": "there", "profile": "Unknown", "serving":
 
 async def test_serving_follows_a_cluster_that_joined_by_itself(life: Life):
     """Through the loss and return of its heartbeat, and restarts of hub and agent."""
-    await until(lambda: has_asked(life), f"it asks: {life.agent.said()}", seconds=30)
+    await until(lambda: has_asked(life), f"it asks: {life.agent.said()}")
     await accept(life.hub.client, "c1")
     await condition(life.hub.client, AVAILABLE, "True")
     profile = {"name": "c1", "namespace": OPERATOR_NAMESPACE}

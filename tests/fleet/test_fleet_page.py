@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Lend
-from tests.documents import Reader
-from tests.fleet.commands import IMAGE
-from tests.ground import kubectl
+from testbed.clusters import Lend, kubectl
+from tests.support.commands import IMAGE
+from tests.support.documents import Reader
 
-pytestmark = pytest.mark.xdist_group("agent")
+pytestmark = [pytest.mark.xdist_group("agent"), pytest.mark.full]
 PAGE = Path(__file__).parents[2] / "docs" / "fleet.md"
 
 

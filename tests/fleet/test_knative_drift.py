@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
@@ -12,9 +14,9 @@ from knfleet.dev.reset import contents
 from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import KubeError
-from tests.fleet.expected import difference, members, serving_refs
-from tests.fleet.operators import Hub, Operator
-from tests.waiting import until
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
+from tests.support.expected import difference, members, serving_refs
 
 KOURIER = {"kourier": {"enabled": True}}
 LABEL = "app.kubernetes.io/name"
@@ -58,7 +60,7 @@ async def test_fifty_random_edits_and_deletions_are_repaired(
         return not difference(found, wanted) and not changed
 
     try:
-        await until(is_repaired, "everything is as it should be", seconds=60)
+        await until(is_repaired, "everything is as it should be")
     except AssertionError:
         raise AssertionError(problem) from None
     await hub.ready(SERVINGS, "1.23.0")
@@ -93,6 +95,7 @@ async def test_a_fight_is_named_and_slowed(knative_hub: Hub, small: Operator) ->
     await until(is_ours, "it is repaired all the same, later")
 
 
+@pytest.mark.full
 async def test_a_paused_installation_is_left_alone(knative_hub: Hub, small: Operator) -> None:
     """Neither repaired nor upgraded, and it says so; without the annotation all is made good."""
     hub = knative_hub

@@ -20,9 +20,9 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import part
 from knfleet.dev import ports, processes
 from knfleet.kube.yaml import dump_all, load_all
-from tests.fleet.operators import Hub, Operator
-from tests.ground import Pool
-from tests.waiting import until
+from testbed.clusters import Pool
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
 
 QUOTAS = Resource("", "v1", "ResourceQuota", "resourcequotas")
 RBAC = "rbac.authorization.k8s.io"
@@ -151,7 +151,7 @@ async def quota_counts(hub: Hub) -> bool:
     return "hard" in part(found, "status")
 
 
-@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize("hangs", [False, pytest.param(True, marks=pytest.mark.full)])
 async def test_a_webhook_in_the_way_is_named_and_outlived(
     knative_hub: Hub, small: Operator, hangs: bool
 ) -> None:
@@ -194,6 +194,7 @@ async def test_a_webhook_in_the_way_is_named_and_outlived(
             silent.close()
 
 
+@pytest.mark.full
 async def test_what_cannot_be_removed_is_named_until_it_can(
     knative_hub: Hub, small: Operator
 ) -> None:
@@ -215,6 +216,7 @@ async def test_what_cannot_be_removed_is_named_until_it_can(
     await hub.clean()
 
 
+@pytest.mark.full
 async def test_an_api_server_that_goes_away_is_outlived(
     knative_hub: Hub, operator: Operator, pool: Pool
 ) -> None:
@@ -242,6 +244,7 @@ async def has_applied(operator: Operator, count: int) -> bool:
         return False
 
 
+@pytest.mark.full
 async def test_a_namespace_that_goes_takes_everything_with_it(
     knative_hub: Hub, small: Operator
 ) -> None:

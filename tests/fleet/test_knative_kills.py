@@ -1,6 +1,7 @@
 """The operator is killed without a chance to clean up, and started again: nothing is lost or left.
 
-Twenty times in all. More, and other moments: KNFLEET_TEST_KILLS=60 KNFLEET_TEST_SEED=7.
+Once in each phase, and twenty times at random moments. More of them, and other moments:
+KNFLEET_TEST_KILLS=60 KNFLEET_TEST_SEED=7.
 """
 
 import os
@@ -9,14 +10,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import Struct
 
 from knfleet.api.knative import SERVINGS
 from knfleet.apply.parts import part
 from knfleet.apply.refs import Ref
-from tests.fleet.expected import difference, members, serving_refs
-from tests.fleet.operators import Hub, Operator
-from tests.waiting import until
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
+from tests.support.expected import difference, members, serving_refs
 
 KILLS = int(os.environ.get("KNFLEET_TEST_KILLS", "20"))
 SEED = int(os.environ.get("KNFLEET_TEST_SEED", "1"))
@@ -34,6 +36,8 @@ class Story(Struct, frozen=True):
 
 REAL = Story(KILLS * 3 // 10, 90, ("1.22.1", "1.23.0"), {"ingress": {"kourier": {"enabled": True}}})
 SMALL = Story(KILLS - REAL.kills, 20, ("1.22.0", "1.23.0"), {"ingress": {}})
+PHASES = Story(3, 20, SMALL.versions, SMALL.spec)
+"""One kill in each: installation, upgrade, uninstallation."""
 
 
 class Killer:
@@ -108,11 +112,19 @@ async def matches(hub: Hub, wanted: set[Ref]) -> None:
         return not problem
 
     try:
-        await until(holds, "exactly the release is there", seconds=60)
+        await until(holds, "exactly the release is there")
     except AssertionError:
         raise AssertionError(problem) from None
 
 
+async def test_killed_once_in_each_phase(knative_hub: Hub, small: Operator, tmp_path: Path) -> None:
+    """During an installation, an upgrade and an uninstallation."""
+    moments = await live_and_die(knative_hub, small, PHASES, tmp_path)
+
+    assert len(moments) == PHASES.kills
+
+
+@pytest.mark.full
 async def test_killed_at_random_moments_of_the_real_release(
     knative_hub: Hub, operator: Operator, tmp_path: Path
 ) -> None:
@@ -123,6 +135,7 @@ async def test_killed_at_random_moments_of_the_real_release(
     assert len(moments) == REAL.kills
 
 
+@pytest.mark.full
 async def test_killed_at_random_moments_of_a_small_release(
     knative_hub: Hub, small: Operator, tmp_path: Path
 ) -> None:

@@ -1,13 +1,15 @@
 """Both kinds of custom resource with the real releases: installed, changed, upgraded, removed."""
 
+import pytest
+
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.readiness import State, health
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.errors import NotFound
-from tests.fleet.operators import Hub, Operator
-from tests.waiting import until
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
 
 KOURIER = {"kourier": {"enabled": True}}
 MEMORY_BYTES = 90 * 2**20
@@ -157,6 +159,7 @@ async def test_jobs_hold_up_an_upgrade_but_no_first_installation(
     await hub.ready(SERVINGS, "1.23.0")
 
 
+@pytest.mark.full
 async def test_what_comes_back_after_an_uninstall_is_removed_too(
     knative_hub: Hub, operator: Operator
 ) -> None:

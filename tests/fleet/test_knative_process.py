@@ -9,9 +9,9 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative.settings import LEASE
 from knfleet.kube.client import Client
-from tests.fleet.operators import Hub, Operator
-from tests.ground import Lent
-from tests.waiting import until
+from testbed.clusters import Lent
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
 
 
 async def said(operator: Operator, words: str) -> None:

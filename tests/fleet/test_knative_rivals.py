@@ -3,7 +3,7 @@
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
-from tests.fleet.operators import Hub, Operator
+from testbed.operators import Hub, Operator
 
 
 async def test_a_second_one_is_refused_owns_nothing_and_takes_over(

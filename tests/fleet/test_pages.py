@@ -8,12 +8,13 @@ import pytest
 
 from knfleet.dev.clusters import Ground
 from knfleet.dev.folder import Folder
-from tests.documents import Reader, surroundings
-from tests.ground import kubectl
-from tests.helm import helm_binary
+from testbed.clusters import kubectl
+from tests.support.documents import Reader, surroundings
+from tests.support.helm import helm_binary
 
 __all__ = ["helm_binary"]
 
+pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[2]
 
 

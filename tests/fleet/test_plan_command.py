@@ -20,9 +20,9 @@ from knfleet.overview.subjects import by_name, with_version
 from knfleet.overview.targets import providers_for
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
-from tests.fleet.commands import refused, type_in
-from tests.fleet.fleets import Fleet
-from tests.fleet.operators import Hub, Operator
+from testbed.operators import Hub, Operator
+from tests.support.commands import refused, type_in
+from tests.support.fleets import Fleet
 
 NAME = "knative-serving/knative"
 
@@ -143,6 +143,7 @@ async def test_what_the_server_refuses_is_told_of_each_object(
     assert (field.field, field.before, field.after) == ("data.version", "theirs", "1.23.0")
 
 
+@pytest.mark.full
 async def test_one_spoke_that_fails_hides_no_other(fleet: Fleet, small_root: Path) -> None:
     """All custom resources are planned, and the exit code says that something is in the way."""
     await fleet.start()

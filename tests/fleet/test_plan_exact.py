@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from knfleet.api.core import CLUSTER_ROLES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from knfleet.api.knative import EVENTINGS, SERVINGS
@@ -27,10 +28,11 @@ from knfleet.overview.subjects import as_of
 from knfleet.overview.trials import CHOSEN
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
-from tests.fleet import edits
-from tests.fleet.operators import HOME, Hub
-from tests.waiting import until
+from testbed.operators import HOME, Hub
+from testbed.waiting import until
+from tests.support import edits
 
+pytestmark = pytest.mark.full
 SEED = int(os.environ.get("KNFLEET_TEST_SEED", "9"))
 Objects = dict[Ref, Object]
 
@@ -75,7 +77,7 @@ class Site:
             assert not changes.failures, changes.failures
             return changes.settled
 
-        await until(settled, "everything is applied", seconds=60)
+        await until(settled, "everything is applied")
         pruned = await installation.prune(rendering.objects)
         assert pruned.settled, pruned
 

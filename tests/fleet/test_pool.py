@@ -15,9 +15,8 @@ from knfleet.dev import ports, processes
 from knfleet.dev.folder import Folder
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
-from tests.conftest import Lend
-from tests.ground import Pool
-from tests.waiting import heed_interrupts, until
+from testbed.clusters import Lend, Pool
+from testbed.waiting import heed_interrupts, until
 
 HELD_BY_FINALIZER: Object = {
     "apiVersion": "v1",
@@ -88,7 +87,7 @@ async def test_namespaces_end_without_the_controller(pool: Pool, lend: Lend) -> 
                         return
 
         following = asyncio.create_task(follow())
-        await until(lambda: bool(last), "the namespace is seen", seconds=20)
+        await until(lambda: bool(last), "the namespace is seen")
         await pool.clean("hub")
         await asyncio.wait_for(following, 20)
 
@@ -119,7 +118,9 @@ async def test_blocks(lent):
 """
 
 
-@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "blow", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL]
+)
 async def test_nothing_is_left_of_an_interrupted_run(tmp_path: Path, blow: signal.Signals) -> None:
     """Not even when the test runner is killed without a chance to clean up."""
     marker = tmp_path / "marker"

@@ -5,12 +5,16 @@ import base64
 import ssl
 from pathlib import Path
 
+import pytest
+
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.dev import ports
 from knfleet.kube.endpoint import Endpoint
-from tests.fakes.certificates import Authority
-from tests.fleet.fleets import PROVIDER, Fleet, Road
+from testbed.fakes.certificates import Authority
+from tests.support.fleets import PROVIDER, Fleet, Road
+
+pytestmark = pytest.mark.full
 
 
 class Front(Road):

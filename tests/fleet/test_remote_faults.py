@@ -4,16 +4,18 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from knfleet.api.core import CONFIG_MAPS, EVENTS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
 from knfleet.kube.errors import KubeError
-from tests.fleet.fleets import Fleet, SpokeCluster
-from tests.fleet.operators import Hub
-from tests.ground import Pool
-from tests.waiting import until
+from testbed.clusters import Pool
+from testbed.operators import Hub
+from testbed.waiting import until
+from tests.support.fleets import Fleet, SpokeCluster
 
 LOST = "RemoteClientCreationFailed"
 
@@ -56,7 +58,7 @@ async def test_a_frozen_spoke_is_told_in_time_and_comes_back_by_itself(fleet: Fl
     await both(fleet)
     fleet.one.signal(signal.SIGSTOP)
 
-    await fleet.lost("does not answer", reason=LOST, seconds=20)
+    await fleet.lost("does not answer", reason=LOST)
 
     found = await fleet.conditions()
     assert (found["Ready"], found["InstallSucceeded"], found["DeploymentsAvailable"]) == (
@@ -75,7 +77,7 @@ async def test_a_spoke_that_is_killed_and_started_again_is_found_again(
     """And what was changed meanwhile is brought there."""
     await both(fleet)
     await kill(fleet.one)
-    await fleet.lost(reason=LOST, seconds=20)
+    await fleet.lost(reason=LOST)
     await fleet.hub.change(SERVINGS, config={"network": {"a": "b"}})
 
     await restart(fleet, pool)
@@ -98,7 +100,7 @@ async def test_a_revoked_token_is_told_and_a_new_one_is_fetched(fleet: Fleet) ->
     """Without a restart."""
     await both(fleet)
     await fleet.one.revoke_token()
-    await fleet.lost("does not accept the credentials", reason=LOST, seconds=30)
+    await fleet.lost("does not accept the credentials", reason=LOST)
 
     await fleet.one.enter()
 
@@ -106,6 +108,7 @@ async def test_a_revoked_token_is_told_and_a_new_one_is_fetched(fleet: Fleet) ->
     await other_is_well(fleet)
 
 
+@pytest.mark.full
 async def test_a_plugin_that_hangs_for_one_spoke_holds_nobody_else(fleet: Fleet) -> None:
     """Neither another spoke nor the hub itself."""
     fleet.one.spoil("sleep 60")
@@ -146,6 +149,7 @@ async def answers(hub: Hub) -> bool:
     return True
 
 
+@pytest.mark.full
 async def test_heartbeats_of_profiles_make_no_pass(fleet: Fleet) -> None:
     """A fleet manager may write its profiles as often as it likes."""
     await both(fleet)

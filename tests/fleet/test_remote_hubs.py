@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from knfleet.access.anchor import HUB_UID
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
-from tests.fleet.expected import members
-from tests.fleet.fleets import ANCHOR, FLEET, Fleet
-from tests.fleet.operators import Hub, Operator
-from tests.waiting import until
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
+from tests.support.expected import members
+from tests.support.fleets import ANCHOR, FLEET, Fleet
 
 
 async def test_a_second_hub_is_refused_removes_nothing_and_may_take_over(
@@ -59,6 +61,7 @@ async def another_hub(fleet: Fleet) -> Fleet:
     return second
 
 
+@pytest.mark.full
 async def test_an_operator_that_is_killed_again_and_again_gets_there(fleet: Fleet) -> None:
     """Installing and removing; nothing is lost from sight, nothing is left."""
     await fleet.deploy()

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
 from knfleet.kube.client import Client, Options
-from tests.conftest import Lend
-from tests.fleet.fleets import ANCHOR, FLEET, Fleet, gather, is_gone
-from tests.waiting import until
+from testbed.clusters import Lend
+from testbed.waiting import until
+from tests.support.fleets import ANCHOR, FLEET, Fleet, gather, is_gone
 
 
 async def test_serving_is_installed_upgraded_repaired_and_removed_on_one_spoke(
@@ -101,6 +103,7 @@ async def is_reowned(fleet: Fleet, old: str) -> bool:
     return True
 
 
+@pytest.mark.full
 async def test_an_anchor_that_went_while_nobody_looked_is_found_again_by_its_objects(
     fleet: Fleet,
 ) -> None:
@@ -108,7 +111,8 @@ async def test_an_anchor_that_went_while_nobody_looked_is_found_again_by_its_obj
     await fleet.start()
     await fleet.deploy(version="1.22.0")
     await fleet.hub.ready(SERVINGS, "1.22.0")
-    pods = await fleet.one.pods()
+    old = Key("knative-serving", "only-1.22")
+    assert not await is_gone(fleet.one.client, CONFIG_MAPS, old)
     await fleet.operator.kill()
 
     await fleet.one.client.delete(CONFIG_MAPS, Key("knative-serving", ANCHOR))
@@ -116,11 +120,11 @@ async def test_an_anchor_that_went_while_nobody_looked_is_found_again_by_its_obj
     await fleet.start()
 
     await fleet.hub.ready(SERVINGS, "1.23.0")
-    old = Key("knative-serving", "only-1.22")
     await until(lambda: is_gone(fleet.one.client, CONFIG_MAPS, old), "what is old is gone")
-    assert pods
+    assert not await is_gone(fleet.one.client, CONFIG_MAPS, Key("knative-serving", ANCHOR))
 
 
+@pytest.mark.full
 async def test_an_annotation_has_everything_compared_with_the_spoke(fleet: Fleet) -> None:
     """Not even watches are believed; other annotations cost the spoke nothing."""
     await fleet.start()
@@ -210,9 +214,10 @@ async def test_metrics_tell_every_condition_and_every_spoke(fleet: Fleet) -> Non
     states = [each for each in metrics if each.startswith("knfleet_spoke_state{")]
     assert len(states) == 1
     assert 'phase="up"' in states[0]
-    assert metrics['knfleet_spoke_last_contact_seconds{cluster="fleet/spoke1"}'] < 15
+    assert 'knfleet_spoke_last_contact_seconds{cluster="fleet/spoke1"}' in metrics
 
 
+@pytest.mark.full
 async def test_the_real_release_is_installed_on_a_spoke(
     lend: Lend, bundle_root: Path, tmp_path: Path
 ) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import signal
 
+import pytest
+
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
-from tests.fleet.fleets import ANCHOR, HEALTHY, Fleet, is_gone
-from tests.waiting import until
+from testbed.waiting import until
+from tests.support.fleets import ANCHOR, HEALTHY, Fleet, is_gone
 
 UNHEALTHY = HEALTHY | {"status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 LOST = "RemoteClientCreationFailed"
@@ -61,6 +63,7 @@ async def test_a_profile_that_is_unhealthy_or_gone_does_not_stop_a_removal(fleet
     await removed(fleet)
 
 
+@pytest.mark.full
 async def test_a_removal_waits_for_a_profile_that_nobody_remembers(fleet: Fleet) -> None:
     """The condition says what to do; done, it goes on by itself."""
     await installed(fleet)
@@ -77,11 +80,12 @@ async def test_a_removal_waits_for_a_profile_that_nobody_remembers(fleet: Fleet)
     await removed(fleet)
 
 
+@pytest.mark.full
 async def test_a_frozen_spoke_is_waited_for_and_cleaned_when_it_thaws(fleet: Fleet) -> None:
     """It says since when it waits, and that a wrong annotation is wrong."""
     await installed(fleet)
     fleet.one.signal(signal.SIGSTOP)
-    await fleet.lost("does not answer", reason=LOST, seconds=30)
+    await fleet.lost("does not answer", reason=LOST)
     assert (await fleet.conditions())["DeploymentsAvailable"] == "True"
     await fleet.annotate(lost="forget")
     await fleet.hub.tells("SettingWithoutEffect", "on-lost-target", "'forget'")
@@ -99,7 +103,7 @@ async def test_an_orphan_leaves_a_tombstone_from_which_a_returning_spoke_is_clea
     """Nobody has to remember anything, and no custom resource has to be there."""
     await installed(fleet)
     fleet.one.signal(signal.SIGSTOP)
-    await fleet.lost("does not answer", reason=LOST, seconds=30)
+    await fleet.lost("does not answer", reason=LOST)
     await fleet.hub.delete(SERVINGS)
     await fleet.lost("waits since", reason=LOST)
     await fleet.annotate(lost="orphan")
@@ -117,12 +121,13 @@ async def test_an_orphan_leaves_a_tombstone_from_which_a_returning_spoke_is_clea
     await fleet.one.bare()
 
 
+@pytest.mark.full
 async def test_a_tombstone_is_no_harm_to_who_takes_the_place(fleet: Fleet) -> None:
     """A custom resource of the same name has what is left, with the very pods."""
     await installed(fleet)
     pods = await fleet.one.pods()
     fleet.one.signal(signal.SIGSTOP)
-    await fleet.lost("does not answer", reason=LOST, seconds=30)
+    await fleet.lost("does not answer", reason=LOST)
     await fleet.annotate(lost="orphan")
     await fleet.hub.delete(SERVINGS)
     await fleet.hub.gone(SERVINGS)
@@ -156,6 +161,7 @@ async def test_another_cluster_at_the_same_address_is_never_written_to(fleet: Fl
     await removed(fleet)
 
 
+@pytest.mark.full
 async def test_other_spokes_notice_nothing(fleet: Fleet) -> None:
     """While one spoke is frozen, another is installed on, changed and cleaned as ever."""
     await installed(fleet)

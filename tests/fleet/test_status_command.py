@@ -2,8 +2,8 @@
 
 from knfleet.api.knative import SERVINGS
 from knfleet.dev.node.annotations import HOLD
-from tests.fleet.commands import done, refused, type_in
-from tests.fleet.fleets import Fleet
+from tests.support.commands import done, refused, type_in
+from tests.support.fleets import Fleet
 
 
 async def test_a_held_deployment_on_a_spoke_is_named_down_to_its_pod(fleet: Fleet) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.hub import CLUSTER_MANAGER, OPERATOR_NAMESPACE
@@ -17,15 +18,14 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.client import Client
-from tests.conftest import Lend
-from tests.dashboards import RealHub
-from tests.fakes.sockets import free_port
-from tests.fleet.fleets import Fleet
-from tests.fleet.hubprocesses import HubProcess, kubeconfig
-from tests.fleet.operators import Hub, Operator
-from tests.ground import Lent
-from tests.server.fleet import hubs
-from tests.waiting import until
+from testbed.clusters import Lend, Lent
+from testbed.fakes.sockets import free_port
+from testbed.operators import Hub, Operator
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.dashboards import RealHub
+from tests.support.fleets import Fleet
+from tests.support.hub_process import HubProcess, kubeconfig
 
 CR = "/cr/knativeserving/knative-serving/knative"
 ADMIN: Object = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
@@ -96,6 +96,7 @@ async def test_the_objects_of_an_installation_are_listed_with_their_differences(
     assert "+ 1.23.0" in diff
 
 
+@pytest.mark.full
 async def test_a_pod_that_is_not_ready_on_a_spoke_is_named(fleet: Fleet):
     """The failing link of the chain is opened on the spoke: workload, replica set, pod."""
     await fleet.start()

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object, api_group
 from knfleet.kube.yaml import YamlError, load
-from tests.peers.operator import Outcome
+from testbed.peers.operator import Outcome
 
 ABSENT = "(absent)"
 SERVERS_METADATA = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")

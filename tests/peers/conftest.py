@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 
-from tests.ground import Pool
+from testbed.clusters import Pool
+from testbed.printed import Printed
 from tests.peers.corpus import CORPUS
-from tests.peers.laboratory import Compared, Printed, compare_all
+from tests.peers.laboratory import Compared, compare_all
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from knfleet.api.meta import Object
-from tests.peers.samples import Sample, eventing
+from testbed.peers.samples import Sample, eventing
 
 ON = {"enabled": True}
 OFF = {"enabled": False}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from knfleet.api.meta import Object
-from tests.peers.samples import Sample, eventing, serving
+from testbed.peers.samples import Sample, eventing, serving
 
 
 def thing(api_version: str, kind: str, name: str, **fields: Any) -> Object:

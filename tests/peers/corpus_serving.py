@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.peers.samples import Sample, serving
+from testbed.peers.samples import Sample, serving
 
 ON = {"enabled": True}
 OFF = {"enabled": False}

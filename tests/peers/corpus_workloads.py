@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from testbed.peers.samples import Sample, eventing, serving
 from tests.peers.corpus_eventing import sources
-from tests.peers.samples import Sample, eventing, serving
 
 KOURIER: dict[str, Any] = {"kourier": {"enabled": True}}
 PLACEMENT: dict[str, Any] = {

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from knfleet.dev.progress import Progress
 from knfleet.kube.client import Client
-from tests.ground import Lent, Pool
+from testbed.clusters import Lent, Pool
+from testbed.peers.goproject import GoProject, go_project, modules_digest
+from testbed.peers.operator import observe, silenced
+from testbed.peers.samples import Sample
+from tests.peers import golden
 from tests.peers.comparison import Difference, compare
-from tests.peers.goproject import GoProject, go_project
-from tests.peers.operator import observe, silenced
+from tests.peers.differences import DELIBERATE
 from tests.peers.ours import Ours
-from tests.peers.samples import Sample
 from tests.peers.store import Store
 
 LANES = 3
@@ -32,17 +34,22 @@ class Compared(Struct, frozen=True):
     problem: str
     """Why the Knative Operator did not install the sample, if so."""
     differences: list[Difference]
+    digest: str = ""
+    """Of our outcome, for the record."""
 
+    def unexpected(self) -> list[str]:
+        """The differences that are not listed."""
+        found = self.differences
+        return [str(each) for each in found if not any(d.covers(each) for d in DELIBERATE)]
 
-class Printed:
-    """Progress as lines of text."""
-
-    def say(self, text: str) -> None:
-        """One thing happened."""
-        print(text, flush=True)
-
-    def advance(self, what: str, done: int, total: int) -> None:
-        """Ignored: lines would be too many."""
+    def unseen(self, sample: str) -> list[str]:
+        """The listed differences that this sample should show, and does not."""
+        return [
+            deliberate.reason
+            for deliberate in DELIBERATE
+            if deliberate.shown_by == sample
+            and not any(deliberate.covers(each) for each in self.differences)
+        ]
 
 
 def chosen(samples: Sequence[Sample], store: Store) -> list[Sample]:
@@ -74,8 +81,23 @@ async def compare_all(
             mine = await ours.outcome(sample)
             given = msgspec.json.encode(sample.manifest).decode()
             differences = compare(mine, theirs, given)
-            found[sample.name] = Compared(len(theirs.objects), theirs.problem, differences)
+            digest = golden.digest(sample, mine)
+            found[sample.name] = Compared(len(theirs.objects), theirs.problem, differences, digest)
+    if len(found) == len(samples):
+        record(found)
     return found
+
+
+def record(found: Mapping[str, Compared]) -> None:
+    """Keep which outcomes of ours were compared and are as they should be."""
+    golden.write(
+        modules_digest(),
+        {
+            name: each.digest
+            for name, each in found.items()
+            if not each.unexpected() and not each.unseen(name)
+        },
+    )
 
 
 async def observe_some(

@@ -20,9 +20,9 @@ from knfleet.release.sources import cache_folder
 from knfleet.render.errors import RenderError
 from knfleet.render.ownership import Owner
 from knfleet.render.pipeline import Facts, Need, needs, render
-from tests.peers.operator import Outcome, relative
-from tests.peers.samples import Sample, typed
-from tests.peers.surroundings import define, ensure_namespace, prepare
+from testbed.peers.operator import Outcome, relative
+from testbed.peers.samples import Sample, typed
+from testbed.peers.surroundings import define, ensure_namespace, prepare
 
 UID = "00000000-0000-0000-0000-000000000000"
 

@@ -8,9 +8,9 @@ import msgspec
 
 from knfleet.dev import binaries
 from knfleet.dev.folder import write_private
-from tests.peers.goproject import GoProject
-from tests.peers.operator import Outcome
-from tests.peers.samples import Sample
+from testbed.peers.goproject import GoProject
+from testbed.peers.operator import Outcome
+from testbed.peers.samples import Sample
 
 COLLECTION = "1"
 """Changes when outcomes are observed in another way."""

@@ -6,12 +6,11 @@ on this machine before; `KNFLEET_PEERS=all` compares all of them, and takes its 
 
 import pytest
 
+from testbed.peers.samples import Sample
 from tests.peers.corpus import CORPUS
-from tests.peers.differences import DELIBERATE
 from tests.peers.laboratory import Compared
-from tests.peers.samples import Sample
 
-pytestmark = pytest.mark.xdist_group("peers")
+pytestmark = [pytest.mark.xdist_group("peers"), pytest.mark.full]
 
 
 @pytest.mark.parametrize("sample", CORPUS, ids=[sample.name for sample in CORPUS])
@@ -19,15 +18,8 @@ def test_both_make_the_same_of_a_custom_resource(sample: Sample, compared: dict[
     """Every difference is one of the list, and those that the list promises are really there."""
     if sample.name not in compared:
         pytest.skip("not installed by the Knative Operator yet; KNFLEET_PEERS=all has it done")
-    found = compared[sample.name].differences
+    found = compared[sample.name]
 
-    unexpected = [str(each) for each in found if not any(d.covers(each) for d in DELIBERATE)]
-    unseen = [
-        deliberate.reason
-        for deliberate in DELIBERATE
-        if deliberate.shown_by == sample.name and not any(deliberate.covers(d) for d in found)
-    ]
-
-    assert unexpected == []
-    assert unseen == []
-    assert compared[sample.name].objects or compared[sample.name].problem
+    assert found.unexpected() == []
+    assert found.unseen(sample.name) == []
+    assert found.objects or found.problem

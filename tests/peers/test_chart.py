@@ -12,7 +12,7 @@ from knfleet.kube.yaml import dump_all
 from knfleet.packaging.chart import generated
 from knfleet.packaging.install import BUILT_IN, Install, Plugin
 from knfleet.packaging.objects import everything
-from tests.helm import CHART, Helm, helm, helm_binary
+from tests.support.helm import CHART, Helm, helm, helm_binary
 
 __all__ = ["helm", "helm_binary"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from knfleet.api.meta import Object
+from testbed.peers.operator import Outcome
 from tests.peers.comparison import ABSENT, Difference, compare
 from tests.peers.differences import Deliberate
-from tests.peers.operator import Outcome
 
 
 def config_map(data: dict[str, str], **meta: Any) -> Object:

@@ -21,9 +21,9 @@ from knfleet.render import pipeline
 from knfleet.render.drafts import draft, flatten
 from knfleet.render.ownership import Owner
 from knfleet.render.pipeline import Facts, steps
+from testbed.peers.samples import Sample, typed
 from tests.peers.corpus import BY_NAME, CORPUS
 from tests.peers.differences import DELIBERATE
-from tests.peers.samples import Sample, typed
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 

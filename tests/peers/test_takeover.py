@@ -14,19 +14,18 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.parts import part
 from knfleet.kube.client import Client
-from tests.conftest import Lend
-from tests.fleet.expected import difference, members, serving_refs
-from tests.fleet.operators import Hub, Operator
-from tests.ground import Lent
-from tests.peers.goproject import GoProject, go_project
-from tests.peers.laboratory import Printed
-from tests.peers.operator import running, silenced
-from tests.peers.remote import offer
-from tests.peers.samples import serving
-from tests.peers.surroundings import prepare
-from tests.waiting import until
+from testbed.clusters import Lend, Lent
+from testbed.operators import Hub, Operator
+from testbed.peers.goproject import GoProject, go_project
+from testbed.peers.operator import running, silenced
+from testbed.peers.remote import offer
+from testbed.peers.samples import serving
+from testbed.peers.surroundings import prepare
+from testbed.printed import Printed
+from testbed.waiting import until
+from tests.support.expected import difference, members, serving_refs
 
-pytestmark = pytest.mark.xdist_group("peers")
+pytestmark = [pytest.mark.xdist_group("peers"), pytest.mark.full]
 
 SPEC = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
 SAMPLE = serving("takeover", SPEC | {"config": {"network": {"first": "1", "second": "2"}}})

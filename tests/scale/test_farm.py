@@ -3,10 +3,6 @@
 import asyncio
 from pathlib import Path
 
-from tests.fakes.farm import Farm, Place, a_farm
-from tests.fleet import small_release
-from tests.waiting import until
-
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key
 from knfleet.apply.changes import Action
@@ -18,6 +14,9 @@ from knfleet.kube.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import NetworkError
 from knfleet.kube.informer import Informer
+from testbed import small_release
+from testbed.fakes.farm import Farm, Place, a_farm
+from testbed.waiting import until
 
 SPACE = "knative-serving"
 
@@ -62,7 +61,7 @@ async def test_deployments_become_available_and_watches_tell_of_it(tmp_path: Pat
             return len(found) == 3 and all(health(each).state == State.READY for each in found)
 
         try:
-            await until(are_available, "all are available", seconds=20)
+            await until(are_available, "all are available")
         finally:
             following.cancel()
             await asyncio.wait([following])

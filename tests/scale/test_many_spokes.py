@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.fleet import small_release
-from tests.ground import Lent
-from tests.scale.stage import Stage, a_stage
+
+from testbed import small_release
+from testbed.clusters import Lent
+from testbed.scale import Stage, a_stage
 
 SPOKES = int(os.environ.get("KNFLEET_SPOKES", "20"))
 LIMIT_SECONDS = 60 + 2.0 * SPOKES
@@ -46,6 +47,7 @@ async def test_a_restart_writes_nothing_and_asks_little(stage: Stage):
     assert stage.pending == set()
 
 
+@pytest.mark.soak
 async def test_spokes_that_come_and_go_hold_up_no_other(stage: Stage):
     """What is wanted elsewhere is done meanwhile; those that are back catch up."""
     names = [place.name for place in stage.farm.places]

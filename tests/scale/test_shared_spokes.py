@@ -5,11 +5,14 @@ import os
 import signal
 from pathlib import Path
 
-from tests.fakes.farm import overlapping
-from tests.fleet import small_release
-from tests.ground import Lent
-from tests.scale.stage import a_stage
+import pytest
 
+from testbed import small_release
+from testbed.clusters import Lent
+from testbed.fakes.farm import overlapping
+from testbed.scale import a_stage
+
+pytestmark = pytest.mark.soak
 SPOKES = int(os.environ.get("KNFLEET_SPOKES", "20"))
 LIMIT_SECONDS = 90 + 2.0 * SPOKES
 SERVED_SECONDS = 60.0

@@ -12,11 +12,8 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 import psutil
+import pytest
 import uvloop
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.certificates import Authority
-from tests.fakes.cluster import Cluster
-from tests.fakes.server import server_context
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Key, Object
@@ -24,7 +21,12 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import Credential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.informer import Change, Informer
+from testbed.fakes.apiserver import ApiServers
+from testbed.fakes.certificates import Authority
+from testbed.fakes.cluster import Cluster
+from testbed.fakes.server import server_context
 
+pytestmark = pytest.mark.soak
 CLUSTERS = 300
 SECONDS = float(os.environ.get("KNFLEET_SOAK_SECONDS", "60"))
 SETTLE_SECONDS = 120

@@ -19,8 +19,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest, Invalid, NotFound
-from tests import ground
-from tests.ground import Pool
+from testbed import clusters as ground
+from testbed.clusters import Pool
 from tests.server import samples
 
 NAMESPACE = "samples"

@@ -25,10 +25,10 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.election import Timing
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
-from tests.fakes.proxies import Wire
-from tests.ground import Lent, Pool
-from tests.server.contender import Setup
-from tests.waiting import until
+from testbed.clusters import Lent, Pool
+from testbed.fakes.proxies import Wire
+from testbed.waiting import until
+from tests.support.contender import Setup
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
@@ -128,7 +128,7 @@ class Arena:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "tests.server.contender",
+                "tests.support.contender",
                 msgspec.json.encode(setup).decode(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -290,29 +290,21 @@ async def hold_back(place: Arena) -> None:
     await place.still_leads(follower)
 
 
-async def test_takeover_at_full_size(hub_connection: Connection, tmp_path: Path):
-    """With the default times: at once after SIGTERM, within 20 s after kill -9."""
-    async with arena(hub_connection, tmp_path, Timing()) as place:
+async def test_a_leader_that_ends_gives_the_lease_back(hub_connection: Connection, tmp_path: Path):
+    """After SIGTERM another one leads at once, though the Lease would hold much longer."""
+    timing = Timing(lease_seconds=3600, renew_seconds=1800, retry_seconds=0.4)
+    async with arena(hub_connection, tmp_path, timing) as place:
         first = await place.start("first")
         await place.leader()
         second = await place.start("second")
         await place.stands_by(second)
         first.process.send_signal(signal.SIGTERM)
-        told = time.monotonic()
 
         await place.leader(not_="first")
         assert await first.end() == 0
-        third = await place.start("third")
-        await place.stands_by(third)
-        second.process.kill()
-        killed = time.monotonic()
-        await place.leader(after=killed, not_="second")
-
-        begins = {identity: first for first, _, identity in place.terms()}
-        assert begins["second"] - told < Timing().lease_seconds
-        assert begins["third"] - killed < 20
 
 
+@pytest.mark.full
 async def test_a_server_that_crashes_and_comes_back_finds_one_leader(
     pool: Pool, lent: Lent, tmp_path: Path
 ):

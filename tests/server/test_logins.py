@@ -20,7 +20,7 @@ from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.incluster import in_cluster
 from knfleet.kube.yaml import dump_all, load_all
-from tests.ground import kubectl
+from testbed.clusters import kubectl
 
 REVIEWS = Resource(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False

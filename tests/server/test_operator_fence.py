@@ -9,7 +9,7 @@ from knfleet.knative.settings import Settings
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.leader import Leader, LostLeadership
 from knfleet.runtime.manager import Manager
-from tests.waiting import until
+from testbed.waiting import until
 
 
 def config_map(name: str) -> Object:
@@ -57,3 +57,7 @@ async def test_without_an_election_everybody_writes(hub_connection: Connection) 
     async with operator.client:
         await operator.elect()
         await operator.writer.create(CONFIG_MAPS, config_map("alone"), "default")
+        found = await operator.client.list(CONFIG_MAPS, "default", fields="metadata.name=alone")
+
+    assert manager.leader is None
+    assert len(found.items) == 1

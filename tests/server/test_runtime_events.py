@@ -10,7 +10,7 @@ from knfleet.api.meta import ClusterName, Key, Object
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.events import EventOptions, Events
-from tests.fakes.proxies import Wire
+from testbed.fakes.proxies import Wire
 
 
 class Outcomes:

@@ -17,7 +17,7 @@ from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
 from knfleet.kube.yaml import dump_all
-from tests.ground import Lent, kubectl
+from testbed.clusters import Lent, kubectl
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")

@@ -2,8 +2,9 @@
 
 import os
 import signal
-import time
 from pathlib import Path
+
+import pytest
 
 from knfleet.access import reasons
 from knfleet.access.setup import Timing
@@ -13,13 +14,14 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS
 from knfleet.api.meta import Object
 from knfleet.dev import processes
 from knfleet.kube.client import Client
-from tests.fakes.fleet import a_fleet, key, state_of, token_script, until_phase
-from tests.ground import Lent
+from testbed.clusters import Lent
+from testbed.fakes.fleet import a_fleet, key, state_of, token_script, until_phase
 from tests.server.test_logins import token_for
 
 TIMES = Timing()
 
 
+@pytest.mark.full
 async def test_a_real_spoke_is_used_with_rights_and_lost_when_it_stands_still(
     hub: Client, lent: Lent, tmp_path: Path
 ) -> None:
@@ -36,21 +38,18 @@ async def test_a_real_spoke_is_used_with_rights_and_lost_when_it_stands_still(
             assert state.uid == ""
 
             await hub.create(CLUSTER_ROLE_BINDINGS, administrator("hub-access"))
-            state = await until_phase(spokes, "one", Phase.UP, seconds=30)
+            state = await until_phase(spokes, "one", Phase.UP)
             kube_system = (await spokes.live(key("one"))).uid
             assert state.uid == kube_system != ""
 
             server = processes.recorded(lent.folder)[f"{lent.name}.kube-apiserver"].pid
             os.kill(server, signal.SIGSTOP)
             try:
-                frozen = time.monotonic()
-                await until_phase(spokes, "one", Phase.LOST, expected, seconds=40)
-                known = time.monotonic() - frozen
+                await until_phase(spokes, "one", Phase.LOST, expected)
             finally:
                 os.kill(server, signal.SIGCONT)
-            await until_phase(spokes, "one", Phase.UP, seconds=40)
+            await until_phase(spokes, "one", Phase.UP)
 
-            assert known <= TIMES.probe + TIMES.slow_answer
             assert state_of(spokes, "one").uid == kube_system
 
 

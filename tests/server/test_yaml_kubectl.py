@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from knfleet.kube.yaml import dump_all, load_all
-from tests.ground import kubectl
-from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
+from testbed.clusters import kubectl
+from tests.support.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 HEADER = "apiVersion: example.dev/v1\nkind: Probe\nmetadata: {name: probe}\nspec:\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from testbed.waiting import until
 
 MEASURE = """
 import asyncio, signal, sys

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import Reader, matches, steps
+from tests.support.documents import Reader, matches, steps
 
 PAGE = """# How to count
 

@@ -45,3 +45,9 @@ class AccessError(KubeError):
         super().__init__(message)
         self.reason = reason
         """One of the reasons of this module."""
+
+
+def provider_closed() -> AccessError:
+    """This process ends."""
+    text = "cluster provider closed during shutdown; the next process goes on"
+    return AccessError(CLUSTER_PROVIDER_CLOSED, text)

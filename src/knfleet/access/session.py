@@ -24,6 +24,7 @@ from knfleet.access.reasons import (
     ACCESS_PROVIDER_FAILED,
     REMOTE_CLIENT_CREATION_FAILED,
     AccessError,
+    provider_closed,
 )
 from knfleet.access.resolver import Access
 from knfleet.access.setup import Setup
@@ -113,6 +114,7 @@ class Session:
                 else:
                     await self.pause()
         finally:
+            self.end(provider_closed())  # before its client closes: users are told why
             self.pulse.close()
             await self.client.close()
 

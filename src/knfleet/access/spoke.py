@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from knfleet.access.reasons import (
     CLUSTER_PROFILE_UNAVAILABLE,
-    CLUSTER_PROVIDER_CLOSED,
     REMOTE_CLUSTER_STALE,
     AccessError,
+    provider_closed,
 )
 from knfleet.access.resolver import Access
 from knfleet.access.session import Session
@@ -174,7 +174,7 @@ class Spoke:
                 for task in tasks:
                     task.cancel()
         finally:
-            session.end(provider_closed())
+            session.end(provider_closed())  # if it was cancelled before it ran
             self.was_connected = self.was_connected or session.seen is not None
             self.failed = self.all_failed()
             self.past_runs, self.past_seconds = self.plugin_runs(), self.plugin_seconds()
@@ -283,9 +283,3 @@ def not_yet_resolved(profile: Key) -> NotYetResolved:
     """Nothing is known yet."""
     text = f"ClusterProfile not yet resolved: {profile}; profiles are still being read"
     return NotYetResolved(CLUSTER_PROFILE_UNAVAILABLE, text)
-
-
-def provider_closed() -> AccessError:
-    """This process ends."""
-    text = "cluster provider closed during shutdown; the next process goes on"
-    return AccessError(CLUSTER_PROVIDER_CLOSED, text)

@@ -19,10 +19,11 @@ from knfleet.access.reasons import (
     MULTICLUSTER_DISABLED,
     REMOTE_CLIENT_CREATION_FAILED,
     AccessError,
+    provider_closed,
 )
 from knfleet.access.resolver import Access, check_health, resolve
 from knfleet.access.setup import Setup, Timing
-from knfleet.access.spoke import Live, Spoke, not_yet_resolved, provider_closed
+from knfleet.access.spoke import Live, Spoke, not_yet_resolved
 from knfleet.access.states import SpokeState
 from knfleet.api.inventory import PROFILES, ClusterProfile
 from knfleet.api.meta import Key, Object

@@ -12,7 +12,7 @@ from knfleet.apply.inventory import ApplySet
 from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
-from tests.unit.apply.objects import SET, namespace
+from tests.support.objects import SET, namespace
 
 QUICK = Deadlines(passing_seconds=10, established_seconds=20, webhook_seconds=20, gone_seconds=40)
 

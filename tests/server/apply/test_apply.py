@@ -29,9 +29,10 @@ from knfleet.apply.refs import Ref
 from knfleet.dev import processes
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
-from tests.ground import Lent
+from testbed.clusters import Lent
+from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench, Requests, other_set
-from tests.unit.apply.objects import (
+from tests.support.objects import (
     SET,
     THINGS,
     cluster_role,
@@ -43,7 +44,6 @@ from tests.unit.apply.objects import (
     namespace,
     service,
 )
-from tests.waiting import until
 
 
 def small_release() -> list[Object]:

@@ -14,9 +14,9 @@ from knfleet.apply.refs import Ref
 from knfleet.apply.repair import Repair, Repairer
 from knfleet.apply.watching import SetWatch
 from knfleet.kube.client import Client
+from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench
-from tests.unit.apply.objects import SET, config_map, deployment, job, service
-from tests.waiting import until
+from tests.support.objects import SET, config_map, deployment, job, service
 
 HOLD: Object = {"metadata": {"annotations": {"dev.knfleet.dev/hold": "true"}}}
 

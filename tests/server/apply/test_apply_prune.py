@@ -25,8 +25,9 @@ from knfleet.apply.observed import observe
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client, Options
+from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench, Requests, other_set
-from tests.unit.apply.objects import (
+from tests.support.objects import (
     SET,
     THINGS,
     cluster_role,
@@ -38,7 +39,6 @@ from tests.unit.apply.objects import (
     namespace,
     service,
 )
-from tests.waiting import until
 
 AGGREGATED = {"clusterRoleSelectors": [{"matchLabels": {"for": "all"}}]}
 

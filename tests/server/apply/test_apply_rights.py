@@ -13,7 +13,7 @@ from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection
 from tests.server.apply.conftest import QUICK, Bench
-from tests.unit.apply.objects import SET, cluster_role, config_map, deployment, manifest, service
+from tests.support.objects import SET, cluster_role, config_map, deployment, manifest, service
 
 ALL = ["create", "delete", "get", "list", "patch", "watch"]
 

@@ -9,9 +9,9 @@ from knfleet.apply.observed import observe
 from knfleet.apply.takeover import is_inherited
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
+from testbed.waiting import until
 from tests.server.apply.conftest import Bench
-from tests.unit.apply.objects import config_map, deployment, service
-from tests.waiting import until
+from tests.support.objects import config_map, deployment, service
 
 LAST_APPLIED = marks.LEGACY_ANNOTATIONS[1]
 

@@ -10,17 +10,10 @@ from knfleet.apply.changes import Why
 from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden, ServerError
-from tests.ground import Lent
+from testbed.clusters import Lent
+from testbed.waiting import until
 from tests.server.apply.conftest import Bench
-from tests.unit.apply.objects import (
-    THINGS,
-    config_map,
-    crd,
-    deployment,
-    manifest,
-    service,
-)
-from tests.waiting import until
+from tests.support.objects import THINGS, config_map, crd, deployment, manifest, service
 
 HOLD = "dev.knfleet.dev/hold"
 BEHAVIOUR = "dev.knfleet.dev/webhook"

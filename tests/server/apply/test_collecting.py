@@ -11,12 +11,12 @@ from knfleet.apply.engine import Engine
 from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
-from tests.ground import Lent
+from testbed.clusters import Lent
+from testbed.waiting import until
 from tests.server.apply.conftest import Bench
 from tests.server.apply.test_apply_rights import ALL, account
-from tests.standstill import controllers_stand_still
-from tests.unit.apply.objects import SET, deployment
-from tests.waiting import until
+from tests.support.objects import SET, deployment
+from tests.support.paused import controllers_stand_still
 
 PATIENT = Deadlines(gone_seconds=1)
 DUE = Deadlines(gone_seconds=20, collected_seconds=0)

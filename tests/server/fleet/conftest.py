@@ -9,8 +9,8 @@ from knfleet.api.core import CRDS
 from knfleet.api.fleetcrds import spoke_definitions
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
-from tests.ground import Pool
-from tests.server.fleet import hubs
+from testbed.clusters import Pool
+from tests.support import hubs
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from knfleet.fleet.invitations import Invitation, invite
 from knfleet.fleet.policies import POLICY_VERSION
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Forbidden
-from tests.conftest import Lend
+from testbed.clusters import Lend
 
 
 async def test_rules_that_are_not_kept_are_waited_for(lend: Lend):

@@ -25,9 +25,9 @@ from knfleet.api.work import WORK_FINALIZER, WORKS
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound
-from tests.server.fleet import hubs
-from tests.server.fleet.agents import Agent, condition, is_said
-from tests.waiting import until
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.registration import Agent, condition, is_said
 
 
 async def taints(client: Client, cluster: str) -> dict[str, str]:
@@ -61,26 +61,26 @@ async def test_a_lost_cluster_becomes_unknown_and_returns(
         async def has_taints(*keys: str) -> bool:
             return set(keys) == set(await taints(fleet, "lost"))
 
-        await until(has_taints, "no taint", seconds=10)
-        await until(lambda: is_said(fleet, "lost", AVAILABLE, "Unknown"), "lost", seconds=20)
+        await until(has_taints, "no taint")
+        await until(lambda: is_said(fleet, "lost", AVAILABLE, "Unknown"), "lost")
         said = await condition(fleet, "lost", AVAILABLE)
         assert said["reason"] == "ManagedClusterLeaseUpdateStopped"
-        await until(lambda: has_taints(UNREACHABLE), "tainted", seconds=10)
+        await until(lambda: has_taints(UNREACHABLE), "tainted")
         assert (await taints(fleet, "lost"))[UNREACHABLE] == said["lastTransitionTime"]
 
         mine = [{"key": "mine", "effect": "NoSelect"}]
         await fleet.patch(CLUSTERS, Key("", "lost"), {"spec": {"taints": mine}})
-        await until(lambda: has_taints("mine", UNREACHABLE), "tainted again", seconds=10)
+        await until(lambda: has_taints("mine", UNREACHABLE), "tainted again")
         found = await taints(fleet, "lost")
         assert found[UNREACHABLE] == said["lastTransitionTime"]
         assert found["mine"]
 
         await agent.renew(own)
         await agent.report(own, "False")
-        await until(lambda: has_taints("mine", UNAVAILABLE), "unavailable", seconds=10)
+        await until(lambda: has_taints("mine", UNAVAILABLE), "unavailable")
         await agent.renew(own)
         await agent.report(own)
-        await until(lambda: has_taints("mine"), "untainted", seconds=10)
+        await until(lambda: has_taints("mine"), "untainted")
 
 
 async def test_a_wrong_clock_is_told_and_does_not_make_a_cluster_lost(
@@ -90,13 +90,13 @@ async def test_a_wrong_clock_is_told_and_does_not_make_a_cluster_lost(
     async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
         await agent.report(own)
         await agent.renew(own, datetime.now(UTC) - timedelta(hours=1))
-        await until(lambda: is_said(fleet, "clock", CLOCK_SYNCED, "False"), "told", seconds=10)
+        await until(lambda: is_said(fleet, "clock", CLOCK_SYNCED, "False"), "told")
         said = await condition(fleet, "clock", CLOCK_SYNCED)
         assert "60 min behind" in said["message"]
         assert await is_said(fleet, "clock", AVAILABLE, "True")
 
         await agent.renew(own)
-        await until(lambda: is_said(fleet, "clock", CLOCK_SYNCED, "True"), "agrees", seconds=10)
+        await until(lambda: is_said(fleet, "clock", CLOCK_SYNCED, "True"), "agrees")
 
 
 async def test_a_deleted_lease_comes_back(
@@ -110,7 +110,7 @@ async def test_a_deleted_lease_comes_back(
         async def is_back() -> bool:
             return not await is_gone(fleet, LEASES, LEASE_NAME, "leased")
 
-        await until(is_back, "the Lease is back", seconds=10)
+        await until(is_back, "the Lease is back")
         assert await is_said(fleet, "leased", AVAILABLE, "True")
 
 
@@ -142,9 +142,9 @@ async def test_built_in_sets_come_back_and_count_their_clusters(
                 await says(CLUSTER_SETS, name, "ClusterSetEmpty") for name in ("default", "global")
             } == {"False"}
 
-        await until(has_clusters, "both sets have clusters", seconds=20)
+        await until(has_clusters, "both sets have clusters")
         await fleet.delete(CLUSTER_SETS, Key("", "default"))
-        await until(has_clusters, "the set is back", seconds=20)
+        await until(has_clusters, "the set is back")
 
         binding = {
             "apiVersion": BINDINGS.api_version,
@@ -157,10 +157,10 @@ async def test_built_in_sets_come_back_and_count_their_clusters(
         async def is_bound(status: str) -> bool:
             return await says(BINDINGS, "mine", BOUND, "default") == status
 
-        await until(lambda: is_bound("False"), "not bound", seconds=10)
+        await until(lambda: is_bound("False"), "not bound")
         made = {"apiVersion": CLUSTER_SETS.api_version, "kind": CLUSTER_SETS.kind}
         await fleet.create(CLUSTER_SETS, {**made, "metadata": {"name": "mine"}})
-        await until(lambda: is_bound("True"), "bound", seconds=10)
+        await until(lambda: is_bound("True"), "bound")
 
 
 def work(name: str, priority: str) -> Object:
@@ -200,7 +200,7 @@ async def test_works_leave_in_the_order_of_their_priority(
                         await client.patch(resource, key, {"metadata": {"finalizers": None}})
             return False
 
-        await until(clean_up, "the cluster is gone", seconds=30)
+        await until(clean_up, "the cluster is gone")
 
     assert order == ["add-on", "first", "middle", "last"]
     role = "open-cluster-management:managedcluster:leaves"
@@ -217,12 +217,12 @@ async def test_a_cluster_that_is_gone_for_good_is_let_go_when_the_administrator_
         await agent.join(fleet)
         await fleet.create(WORKS, work("orphan", "0"), "dead")
         await fleet.delete(CLUSTERS, Key("", "dead"))
-        await until(lambda: is_said(fleet, "dead", "Deleting", "False"), "it waits", seconds=10)
+        await until(lambda: is_said(fleet, "dead", "Deleting", "False"), "it waits")
         assert FORCE_DETACH in (await condition(fleet, "dead", "Deleting"))["message"]
 
         forced = {"metadata": {"annotations": {FORCE_DETACH: "0s"}}}
         await fleet.patch(CLUSTERS, Key("", "dead"), forced)
-        await until(lambda: is_gone(fleet, CLUSTERS, "dead"), "it is gone", seconds=20)
+        await until(lambda: is_gone(fleet, CLUSTERS, "dead"), "it is gone")
 
         async def is_told() -> bool:
             found = await fleet.list(EVENTS, "dead")
@@ -230,7 +230,7 @@ async def test_a_cluster_that_is_gone_for_good_is_let_go_when_the_administrator_
                 each["reason"] == "Orphaned" and "orphan" in each["message"] for each in found.items
             )
 
-        await until(is_told, "the orphan is named", seconds=10)
+        await until(is_told, "the orphan is named")
 
 
 async def test_the_hub_says_how_it_stands_and_heeds_its_features(
@@ -254,10 +254,10 @@ async def test_the_hub_says_how_it_stands_and_heeds_its_features(
         async def is_degraded(status: str) -> bool:
             return (await says()).get("HubRegistrationDegraded") == status
 
-        await until(lambda: is_degraded("True"), "degraded", seconds=10)
+        await until(lambda: is_degraded("True"), "degraded")
         drivers = {"spec": {"registrationConfiguration": {"registrationDrivers": None}}}
         await fleet.patch(CLUSTER_MANAGERS, Key("", "cluster-manager"), drivers)
-        await until(lambda: is_degraded("False"), "well", seconds=10)
+        await until(lambda: is_degraded("False"), "well")
         assert (await says())["Applied"] == "True"
 
         async def has_finalizers(*wanted: str) -> bool:
@@ -271,8 +271,8 @@ async def test_the_hub_says_how_it_stands_and_heeds_its_features(
 
         await Agent(bootstrap, "gated").introduce()
         both = (API_FINALIZER, CLEANUP_FINALIZER)
-        await until(lambda: has_finalizers(*both), "cleaned up", seconds=10)
+        await until(lambda: has_finalizers(*both), "cleaned up")
         await switch("Disable")
-        await until(lambda: has_finalizers(API_FINALIZER), "not cleaned up", seconds=10)
+        await until(lambda: has_finalizers(API_FINALIZER), "not cleaned up")
         await switch("Enable")
-        await until(lambda: has_finalizers(*both), "cleaned up again", seconds=10)
+        await until(lambda: has_finalizers(*both), "cleaned up again")

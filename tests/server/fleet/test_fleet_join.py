@@ -27,10 +27,10 @@ from knfleet.fleet.views import CSRS
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, Invalid, NotFound
-from tests.server.fleet import hubs
-from tests.server.fleet.agents import Agent, accept, csr, is_said, request_pem
-from tests.server.fleet.reviews import Right, rights
-from tests.waiting import until
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.registration import Agent, accept, csr, is_said, request_pem
+from tests.support.reviews import Right, rights
 
 BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
 
@@ -61,7 +61,7 @@ async def decided(fleet: Client, request: str, what: str) -> None:
     async def is_so() -> bool:
         return await outcome(fleet, request) == what
 
-    await until(is_so, f"{request} is {what}", seconds=20)
+    await until(is_so, f"{request} is {what}")
 
 
 async def test_a_cluster_joins_and_renews_with_nothing_but_its_rights(
@@ -171,7 +171,7 @@ async def test_nobody_accepts_itself(
     async with hubs.running(fleet_connection):
         connection = await agent.join(fleet)
         await accept(fleet, "selfmade", value=False)
-        await until(lambda: is_said(fleet, "selfmade", ACCEPTED, "False"), "denied", seconds=20)
+        await until(lambda: is_said(fleet, "selfmade", ACCEPTED, "False"), "denied")
         async with Client(connection) as own:
             found = await own.get(CLUSTERS, "selfmade")
             with pytest.raises(ApiError):
@@ -192,7 +192,7 @@ async def test_a_denied_cluster_keeps_its_works_rights_until_they_are_gone(
     async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
         await fleet.create(WORKS, work, "drains")
         await accept(fleet, "drains", value=False)
-        await until(lambda: is_said(fleet, "drains", ACCEPTED, "False"), "denied", seconds=20)
+        await until(lambda: is_said(fleet, "drains", ACCEPTED, "False"), "denied")
         assert (await own.get(WORKS, "w", "drains"))["metadata"]["name"] == "w"
         with pytest.raises(Forbidden):
             await own.get(LEASES, LEASE_NAME, "drains")
@@ -206,9 +206,9 @@ async def test_a_denied_cluster_keeps_its_works_rights_until_they_are_gone(
                 return True
             return False
 
-        await until(is_gone, "the binding of works is gone", seconds=20)
+        await until(is_gone, "the binding of works is gone")
         await accept(fleet, "drains")
-        await until(lambda: is_said(fleet, "drains", ACCEPTED, "True"), "accepted", seconds=20)
+        await until(lambda: is_said(fleet, "drains", ACCEPTED, "True"), "accepted")
         await agent.renew(own)
 
 
@@ -225,11 +225,11 @@ async def test_only_listed_identities_are_approved_and_accepted_without_a_person
         await agent.introduce()
         await agent.fetch(await agent.ask())
         await decided(fleet, request, "Approved")
-        await until(lambda: is_said(fleet, "listed", ACCEPTED, "True"), "accepted", seconds=20)
+        await until(lambda: is_said(fleet, "listed", ACCEPTED, "True"), "accepted")
         assert await annotation(fleet, "listed", AUTO_ACCEPTED)
 
         await accept(fleet, "listed", value=False)
-        await until(lambda: is_said(fleet, "listed", ACCEPTED, "False"), "denied", seconds=20)
+        await until(lambda: is_said(fleet, "listed", ACCEPTED, "False"), "denied")
         again = await agent.ask()
         control = Agent(bootstrap, "control")
         await control.introduce()
@@ -254,7 +254,7 @@ async def test_the_name_of_a_living_cluster_cannot_be_taken(
         async def is_recorded() -> bool:
             return await annotation(fleet, "taken", AGENT_NAME) == "a1"
 
-        await until(is_recorded, "the agent is recorded", seconds=20)
+        await until(is_recorded, "the agent is recorded")
         request = await thief.ask()
         await decided(fleet, request, "Denied")
         (said,) = (await fleet.get(CSRS, request))["status"]["conditions"]
@@ -270,7 +270,7 @@ async def test_the_name_of_a_living_cluster_cannot_be_taken(
                 and await annotation(fleet, "taken", ALLOW_REREGISTRATION) == ""
             )
 
-        await until(is_replaced, "the new agent is recorded", seconds=20)
+        await until(is_replaced, "the new agent is recorded")
         replaced = await agent.ask(agent.connection)
         control = Agent(bootstrap, "watched")
         await control.introduce()
@@ -343,6 +343,6 @@ async def test_a_person_may_approve_before_the_hub_runs(
     await accept(fleet, "early")
     connection = await agent.fetch(request)
     async with hubs.running(fleet_connection):
-        await until(lambda: is_said(fleet, "early", ACCEPTED, "True"), "accepted", seconds=20)
+        await until(lambda: is_said(fleet, "early", ACCEPTED, "True"), "accepted")
         async with Client(connection) as own:
             await agent.renew(own)

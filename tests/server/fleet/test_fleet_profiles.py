@@ -18,9 +18,9 @@ from knfleet.fleet.rights import RBAC_GROUP, TOKENS_ROLE
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, NotFound
-from tests.server.fleet import hubs
-from tests.server.fleet.agents import Agent, accept
-from tests.waiting import until
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.registration import Agent, accept
 
 
 def coded(text: str) -> str:
@@ -66,7 +66,7 @@ async def profile_when(
     async def is_there() -> bool:
         return is_so(await found(client, namespace, name))
 
-    await until(is_there, f"profile {namespace}/{name}", seconds=20)
+    await until(is_there, f"profile {namespace}/{name}")
     return await found(client, namespace, name)
 
 
@@ -134,20 +134,20 @@ async def test_an_accepted_cluster_has_a_profile_with_access_wherever_its_set_is
         async def is_token(text: str) -> bool:
             return await token(fleet, "consumer", "shown") == text
 
-        await until(lambda: is_token("first"), "the token is copied", seconds=10)
+        await until(lambda: is_token("first"), "the token is copied")
         await own.patch(SECRETS, Key("shown", ACCESS_SECRET), handed("second", ca))
-        await until(lambda: is_token("second"), "the new token is copied", seconds=10)
+        await until(lambda: is_token("second"), "the new token is copied")
         await fleet.delete(SECRETS, Key("consumer", "shown"))
-        await until(lambda: is_token("second"), "the token is back", seconds=10)
+        await until(lambda: is_token("second"), "the token is back")
         await own.patch(SECRETS, Key("shown", ACCESS_SECRET), handed("old", ca, hours=-1))
-        await until(lambda: is_token(""), "an expired token is gone", seconds=10)
+        await until(lambda: is_token(""), "an expired token is gone")
         assert not offers(await found(fleet, "consumer", "shown"))
         await own.patch(SECRETS, Key("shown", ACCESS_SECRET), handed("third", ca))
-        await until(lambda: is_token("third"), "and another is there", seconds=10)
+        await until(lambda: is_token("third"), "and another is there")
 
         await fleet.delete(BINDINGS, Key("consumer", "default"))
         await profile_when(fleet, "consumer", "shown", is_so=lambda p: not p)
-        await until(lambda: is_token(""), "the token is gone", seconds=10)
+        await until(lambda: is_token(""), "the token is gone")
 
         async def has_no_right() -> bool:
             try:
@@ -156,7 +156,7 @@ async def test_an_accepted_cluster_has_a_profile_with_access_wherever_its_set_is
                 return True
             return False
 
-        await until(has_no_right, "the hub lost its right there", seconds=10)
+        await until(has_no_right, "the hub lost its right there")
         assert offers(await found(fleet, OPERATOR_NAMESPACE, "shown"))
 
 

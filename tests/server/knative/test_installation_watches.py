@@ -13,7 +13,7 @@ from knfleet.knative import installation
 from knfleet.knative.installation import Installation
 from knfleet.knative.targets import Target
 from knfleet.kube.client import Client
-from tests.unit.apply.objects import HOME, config_map, namespace
+from tests.support.objects import HOME, config_map, namespace
 
 WAIT_SECONDS = 60
 

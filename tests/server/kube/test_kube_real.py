@@ -6,8 +6,6 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 import pytest
-from tests.fakes.clients import Heard
-from tests.fakes.proxies import Wire
 
 from knfleet.api.core import (
     CONFIG_MAPS,
@@ -33,6 +31,8 @@ from knfleet.kube.errors import (
     Unauthorized,
 )
 from knfleet.kube.informer import Change, Informer
+from testbed.fakes.clients import Heard
+from testbed.fakes.proxies import Wire
 
 WAIT = 30
 MINE = "metadata.name!=kube-root-ca.crt"
@@ -40,12 +40,10 @@ MINE = "metadata.name!=kube-root-ca.crt"
 
 
 @pytest.fixture
-async def namespace(hub: Client) -> AsyncGenerator[str, None]:
-    """A namespace of the test's own."""
+async def namespace(hub: Client) -> str:
+    """A namespace of the test's own; it ends when the cluster is lent again."""
     made = await hub.create(NAMESPACES, {"metadata": {"generateName": "kube-"}})
-    name = made["metadata"]["name"]
-    yield name
-    await hub.delete(NAMESPACES, Key("", name))
+    return made["metadata"]["name"]
 
 
 def config_map(namespace: str, name: str = "a", **data: str) -> Object:

@@ -12,7 +12,7 @@ from knfleet.dev.controlplane import process_name
 from knfleet.dev.node.manifests import condition_is_true, is_ready, rows, status_of, table
 from knfleet.kube.client import Client
 from knfleet.kube.watch import WatchEvent
-from tests.ground import Lent
+from testbed.clusters import Lent
 
 NAMESPACE = "default"
 LIMIT_SECONDS = 60

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from knfleet.kube.client import Client
-from tests.ground import Lent
+from testbed.clusters import Lent
 from tests.server.node.cluster import Cluster
 
 

@@ -21,7 +21,8 @@ from knfleet.api.meta import Key, Object
 from knfleet.dev.controlplane import NODE
 from knfleet.dev.node.manifests import is_ready, phase_of, rows, status_of
 from knfleet.dev.node.orphans import orphans
-from tests.ground import Pool
+from testbed.clusters import Pool
+from testbed.waiting import until
 from tests.server.node.cluster import (
     Cluster,
     all_ready,
@@ -31,7 +32,6 @@ from tests.server.node.cluster import (
     script,
     waits_with,
 )
-from tests.waiting import until
 
 ASK_API_SERVER = """
 import asyncio

@@ -5,9 +5,9 @@ import base64
 from knfleet.api.core import CONFIG_MAPS, CRDS, DEPLOYMENTS, SERVICES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.errors import ApiError, NotFound
-from tests.fakes.certificates import Authority
+from testbed.fakes.certificates import Authority
+from testbed.waiting import until
 from tests.server.node.cluster import Cluster, available, script
-from tests.waiting import until
 
 NAME = "check.example.com"
 DENIED = "dev.knfleet.dev/webhook: deny"

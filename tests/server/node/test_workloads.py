@@ -9,7 +9,7 @@ from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, 
 from knfleet.api.meta import Key, Object
 from knfleet.dev.controlplane import API_SERVER, NODE
 from knfleet.dev.node.manifests import is_ready, phase_of, status_of
-from tests.ground import Pool
+from testbed.clusters import Pool
 from tests.server.node.cluster import (
     Cluster,
     all_ready,

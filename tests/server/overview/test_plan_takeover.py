@@ -16,7 +16,7 @@ from knfleet.kube.endpoint import Connection
 from knfleet.overview.differences import differences
 from knfleet.overview.trials import ADOPT_TRIES, tried
 from tests.server.apply.test_apply_takeover import install
-from tests.unit.apply.objects import HOME, SET, config_map, deployment, namespace, service
+from tests.support.objects import HOME, SET, config_map, deployment, namespace, service
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +18,8 @@ import pytest
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.errors import CredentialError
 from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
-from tests.fakes.certificates import Authority
-from tests.waiting import until
+from testbed.fakes.certificates import Authority
+from testbed.waiting import PATIENCE_SECONDS, until
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
@@ -134,7 +133,6 @@ async def both_gone(folder: Path) -> None:
     await until(
         lambda: not is_running(folder / "child") and not is_running(folder / "grandchild"),
         "the plugin and its child are gone",
-        seconds=10,
     )
 
 
@@ -369,7 +367,7 @@ while not os.path.exists({str(tmp_path / "grandchild")!r}):
     credential = await ExecPlugin(write(body)).fetch()
 
     assert credential.token == SECRET
-    await until(lambda: not is_running(tmp_path / "grandchild"), "the child is gone", seconds=10)
+    await until(lambda: not is_running(tmp_path / "grandchild"), "the child is gone")
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -553,13 +551,12 @@ async def test_many_plugins_at_once_leave_nothing(write: Write) -> None:
     bodies = [printing({"token": SECRET}), "raise SystemExit(1)", "import signal; signal.pause()"]
     commands = [write(body, name=f"plugin-{n}") for n, body in enumerate(bodies)]
     plugins = [ExecPlugin(command, timeout_seconds=3) for command in commands * 5]
-    started = time.monotonic()
 
-    outcomes = await asyncio.gather(*(p.fetch() for p in plugins), return_exceptions=True)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        outcomes = await asyncio.gather(*(p.fetch() for p in plugins), return_exceptions=True)
 
     assert sum(isinstance(outcome, Credential) for outcome in outcomes) == 5
     assert sum(isinstance(outcome, CredentialError) for outcome in outcomes) == 10
-    assert time.monotonic() - started < 60
 
 
 def test_nothing_secret_is_in_a_plugins_repr() -> None:

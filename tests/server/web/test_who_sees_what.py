@@ -13,12 +13,12 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
 from knfleet.web.process import informers
 from knfleet.web.settings import WebSettings
-from tests import dashboards
-from tests.dashboards import RealHub, Running
-from tests.fakes.sockets import free_port
-from tests.ground import Pool
-from tests.server.fleet.hubs import with_token
-from tests.waiting import until
+from testbed.clusters import Pool
+from testbed.fakes.sockets import free_port
+from testbed.waiting import until
+from tests.support import dashboards
+from tests.support.dashboards import RealHub, Running
+from tests.support.hubs import with_token
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web")]
 GROUP = "operator.knative.dev"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.fleet import Fleet, a_fleet
+from testbed.fakes.fleet import Fleet, a_fleet
 
 
 @pytest.fixture

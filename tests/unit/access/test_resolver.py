@@ -18,8 +18,8 @@ from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import decode
 from knfleet.kube.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
 from knfleet.plugins import execcredential
-from tests.fakes.certificates import Authority
-from tests.fakes.fleet import V1, profile
+from testbed.fakes.certificates import Authority
+from testbed.fakes.fleet import V1, profile
 
 SERVER = "https://spoke.example:6443"
 CA = Authority().pem

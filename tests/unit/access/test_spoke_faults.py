@@ -17,19 +17,10 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key
 from knfleet.kube.informer import Informer
 from knfleet.runtime.metrics import Metrics
-from tests.fakes.certificates import Authority
-from tests.fakes.fleet import (
-    HANGING,
-    QUICK,
-    V1,
-    Fleet,
-    key,
-    state_of,
-    token_script,
-    until_phase,
-)
-from tests.fakes.proxies import Wire
-from tests.waiting import until
+from testbed.fakes.certificates import Authority
+from testbed.fakes.fleet import HANGING, QUICK, V1, Fleet, key, state_of, token_script, until_phase
+from testbed.fakes.proxies import Wire
+from testbed.waiting import until
 
 CONFIG_MAP = {
     "apiVersion": "v1",

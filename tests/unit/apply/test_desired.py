@@ -6,7 +6,7 @@ from knfleet.apply import marks
 from knfleet.apply.changes import Why
 from knfleet.apply.desired import Owners, defined_kinds, prepare
 from knfleet.apply.refs import Ref
-from tests.unit.apply.objects import (
+from tests.support.objects import (
     KINDS,
     OTHER,
     SET,

@@ -5,7 +5,7 @@ from knfleet.apply.drift import Drift, Fights, Rules, Touched, drift
 from knfleet.apply.observed import observe
 from knfleet.apply.plan import Context
 from knfleet.apply.refs import Ref
-from tests.unit.apply.objects import SET, config_map, desired_set, live, seen
+from tests.support.objects import SET, config_map, desired_set, live, seen
 
 CONTEXT = Context(SET.id)
 REF = Ref("", "ConfigMap", "home", "c")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from knfleet.api.meta import Object
 from knfleet.apply.fields import contains, lost, uncovered, union, without
-from tests.unit.apply.objects import config_map, deployment, own_entry
+from tests.support.objects import config_map, deployment, own_entry
 
 DEPLOYED: Object = {
     "f:spec": {

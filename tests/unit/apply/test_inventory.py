@@ -11,7 +11,7 @@ from knfleet.api.meta import Key
 from knfleet.apply import marks
 from knfleet.apply.inventory import ApplySet, Inventory, read_parent, write_parent
 from knfleet.apply.refs import GroupKind, Ref
-from tests.unit.apply.objects import SET
+from tests.support.objects import SET
 
 refs = st.builds(
     Ref,

@@ -6,7 +6,7 @@ from knfleet.api.meta import Object
 from knfleet.apply.nudging import PATIENCE_SECONDS, Nudges
 from knfleet.apply.refs import Ref
 from knfleet.apply.watching import SetWatch
-from tests.unit.apply.objects import deployment, job
+from tests.support.objects import deployment, job
 
 
 class Clock:

@@ -18,7 +18,7 @@ from knfleet.apply.plan import Context, Verdict, decide, make_plan
 from knfleet.apply.prune import Member, Removal, prune
 from knfleet.apply.refs import Ref
 from knfleet.apply.waves import Wave
-from tests.unit.apply.objects import (
+from tests.support.objects import (
     OTHER,
     SET,
     THINGS,

@@ -8,7 +8,7 @@ from knfleet.api.core import CONFIG_MAPS, CRDS, DAEMON_SETS, DEPLOYMENTS, JOBS, 
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.readiness import State, health, ready_endpoints, summarize
 from knfleet.apply.refs import Ref
-from tests.unit.apply.objects import config_map, deployment, manifest, namespace
+from tests.support.objects import config_map, deployment, manifest, namespace
 
 ROLLED_OUT: Object = {
     "observedGeneration": 2,

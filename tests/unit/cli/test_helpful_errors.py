@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.certificates import Authority
-from tests.fakes.cluster import Cluster
-from tests.fakes.server import Server, answer, server_context
-from tests.fakes.sockets import free_port
 
 from knfleet.access.reasons import CLUSTER_PROFILE_NOT_FOUND, AccessError
 from knfleet.api.cluster import CLUSTERS
@@ -23,6 +18,11 @@ from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet
 from knfleet.fleet.views import CSRS
 from knfleet.kube import errors
+from testbed.fakes.apiserver import ApiServers
+from testbed.fakes.certificates import Authority
+from testbed.fakes.cluster import Cluster
+from testbed.fakes.server import Server, answer, server_context
+from testbed.fakes.sockets import free_port
 
 HUB_COMMANDS = (
     ("get", "clusters"),

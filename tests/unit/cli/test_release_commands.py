@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from tests.unit.release.tree import tree
 
 from knfleet.cli.main import knfleet
 from knfleet.kube.yaml import load_all
+from tests.unit.release.tree import tree
 
 SERVING = """
 apiVersion: operator.knative.dev/v1beta1

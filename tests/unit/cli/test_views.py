@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime
 
-from tests.unit.overview.samples import condition, install, managed, profile
-
 from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, READY
 from knfleet.cli.views import chain_text, cluster_text, fleet_text, news
 from knfleet.overview.chain import chain_of, with_details
 from knfleet.overview.model import Fleet
 from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.overview.workloads import Finding
+from tests.support.overview_samples import condition, install, managed, profile
 
 NOW = datetime(2026, 11, 16, 3, 5, tzinfo=UTC)
 WAITING = "Waiting on deployments: activator; 4 of 5 ready: activator 0/1"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.fakes.sockets import loopback_socket
 
 from knfleet.cli.main import knfleet
 from knfleet.cli.web import tell
 from knfleet.kube.yaml import dump_all
+from testbed.fakes.sockets import loopback_socket
 
 
 @pytest.fixture

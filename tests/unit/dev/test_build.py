@@ -10,7 +10,7 @@ import pytest
 
 from knfleet.dev import binaries, build
 from knfleet.dev.errors import GroundError
-from tests.waiting import until
+from testbed.waiting import until
 
 GO = """#!{python}
 import os, pathlib, sys, time

@@ -13,7 +13,7 @@ from knfleet.dev import download
 from knfleet.dev.binaries import ETCD, KUBERNETES, TOOLS
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Silence
-from tests.fakes.sockets import loopback_socket
+from testbed.fakes.sockets import loopback_socket
 
 
 class Mirror:

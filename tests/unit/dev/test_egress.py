@@ -14,9 +14,9 @@ from knfleet.dev.egress import BadConnect, Dial, Egress, Refuse, Serve, Way, ans
 from knfleet.dev.node.annotations import WebhookBehaviour
 from knfleet.dev.node.certificates import Authority, server_context
 from knfleet.dev.webhooks import Responder
-from tests.fakes import certificates
-from tests.fakes.sockets import loopback_socket
-from tests.waiting import until
+from testbed.fakes import certificates
+from testbed.fakes.sockets import loopback_socket
+from testbed.waiting import until
 
 MEGABYTE = 1024 * 1024
 

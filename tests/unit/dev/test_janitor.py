@@ -11,7 +11,7 @@ import pytest
 
 from knfleet.dev import processes
 from knfleet.dev.folder import Folder
-from tests.waiting import until
+from testbed.waiting import until
 
 IDLE = [sys.executable, "-c", "import signal; signal.pause()"]
 

@@ -22,7 +22,7 @@ from knfleet.api.cluster import (
 from knfleet.api.meta import Object
 from knfleet.fleet.approval import Refusal, Request, decide, examine
 from knfleet.fleet.requests import latest_agent
-from tests.server.fleet.agents import csr, request_pem
+from tests.support.registration import csr, request_pem
 from tests.unit.fleet.samples import cluster
 
 KEY = ec.generate_private_key(ec.SECP256R1())

@@ -14,8 +14,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.render.pipeline import Need
+from testbed.waiting import until
 from tests.unit.release.tree import releases, tree
-from tests.waiting import until
 
 
 class Place:

@@ -20,8 +20,8 @@ from knfleet.knative.targets import TargetError
 from knfleet.knative.tombstones import manifest_of, read
 from knfleet.knative.uninstalling import tombstone_of, waiting_text
 from knfleet.kube import yaml
+from testbed.waiting import until
 from tests.unit.knative.samples import serving
-from tests.waiting import until
 
 PROFILE = Key("fleet", "spoke1")
 ROOT = Path(__file__).parents[3]

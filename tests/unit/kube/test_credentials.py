@@ -15,7 +15,7 @@ from knfleet.kube.credentials import (
     TokenFile,
 )
 from knfleet.kube.errors import CredentialError, Forbidden
-from tests.fakes.certificates import Authority
+from testbed.fakes.certificates import Authority
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 SECRET = "s3cret-t0ken"

@@ -8,9 +8,9 @@ from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.kube.client import Options
 from knfleet.kube.errors import KubeError
 from knfleet.kube.options import Use
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.clients import client_for
-from tests.waiting import until
+from testbed.fakes.apiserver import ApiServers
+from testbed.fakes.clients import client_for
+from testbed.waiting import until
 
 CONFIG_MAP = {"metadata": {"name": "one", "namespace": "default"}}
 

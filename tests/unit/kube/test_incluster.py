@@ -8,7 +8,7 @@ from knfleet.api.meta import HUB
 from knfleet.kube.credentials import TokenFile
 from knfleet.kube.errors import ConfigError
 from knfleet.kube.incluster import default_connection, in_cluster
-from tests.fakes.certificates import Authority
+from testbed.fakes.certificates import Authority
 
 CA = Authority().pem
 FOLDER = "var/run/secrets/kubernetes.io/serviceaccount"

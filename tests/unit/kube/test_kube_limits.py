@@ -11,8 +11,8 @@ from knfleet.cli.operator import connect
 from knfleet.kube.errors import ConfigError, ServerError, Unanswered
 from knfleet.kube.rate import Rate
 from knfleet.kube.yaml import dump_all
-from tests.fakes.clients import QUICK, client_for
-from tests.fakes.server import Server, answer, status
+from testbed.fakes.clients import QUICK, client_for
+from testbed.fakes.server import Server, answer, status
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
 

@@ -18,7 +18,7 @@ from knfleet.kube.slots import Slots
 from knfleet.kube.store import Store
 from knfleet.kube.tls import tls_context
 from knfleet.kube.watch import Lines, TooLong
-from tests.fakes.certificates import Authority
+from testbed.fakes.certificates import Authority
 
 
 @given(st.lists(st.binary(max_size=20)), st.data())

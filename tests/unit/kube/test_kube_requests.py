@@ -37,10 +37,10 @@ from knfleet.kube.errors import (
     Unanswered,
     Unauthorized,
 )
-from tests.fakes.certificates import Authority
-from tests.fakes.clients import QUICK, SECRET, Certificates, Heard, Tokens, client_for
-from tests.fakes.proxies import HttpProxy
-from tests.fakes.server import (
+from testbed.fakes.certificates import Authority
+from testbed.fakes.clients import QUICK, SECRET, Certificates, Heard, Tokens, client_for
+from testbed.fakes.proxies import HttpProxy
+from testbed.fakes.server import (
     Asked,
     Behaviour,
     Server,
@@ -52,7 +52,7 @@ from tests.fakes.server import (
     status,
     stream,
 )
-from tests.fakes.sockets import loopback_socket
+from testbed.fakes.sockets import loopback_socket
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
 KEY = Key("n", "a")

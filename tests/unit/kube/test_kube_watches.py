@@ -22,10 +22,10 @@ from knfleet.kube.errors import (
     Unanswered,
 )
 from knfleet.kube.informer import Change, Informer, without_managed_fields
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.clients import QUICK, Heard, Tokens, client_for
-from tests.fakes.cluster import Cluster
-from tests.fakes.server import Server, answer, silence, status, stream
+from testbed.fakes.apiserver import ApiServers
+from testbed.fakes.clients import QUICK, Heard, Tokens, client_for
+from testbed.fakes.cluster import Cluster
+from testbed.fakes.server import Server, answer, silence, status, stream
 
 WAIT = 20
 

@@ -23,7 +23,7 @@ from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
 from knfleet.kube.kubeconfig import Kubeconfig, connect, merge, parse
 from knfleet.kube.kubeconfig_entries import Origin
 from knfleet.kube.yaml import dump_all
-from tests.fakes.certificates import Authority
+from testbed.fakes.certificates import Authority
 
 SECRET = "s3cret-t0ken"
 AUTHORITY = Authority()

@@ -12,8 +12,8 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import Credential
 from knfleet.kube.errors import Unanswered
 from knfleet.kube.pulse import Answered, Line, NotUnderstood, Pulse, answer_in
-from tests.fakes.clients import SECRET, Certificates, Heard, client_for
-from tests.fakes.server import Behaviour, Server, answer, drop, silence, status, stream
+from testbed.fakes.clients import SECRET, Certificates, Heard, client_for
+from testbed.fakes.server import Behaviour, Server, answer, drop, silence, status, stream
 
 PATH = "/api/v1/namespaces/kube-system"
 BODY = b'{"metadata": {"uid": "u"}}'

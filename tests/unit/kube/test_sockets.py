@@ -7,7 +7,7 @@ import socket
 import uvloop
 
 from knfleet.kube.sockets import Sockets
-from tests.fakes.sockets import loopback_socket
+from testbed.fakes.sockets import loopback_socket
 
 ADDRESS = (int(socket.AF_INET), int(socket.SOCK_STREAM), 0, "", ("127.0.0.1", 1))
 

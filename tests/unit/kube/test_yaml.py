@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from knfleet.kube.errors import KubeError
 from knfleet.kube.yaml import YamlError, dump_all, load, load_all
-from tests.unit.kube.yaml_table import MAPPINGS, REFUSED, SCALARS
+from tests.support.yaml_table import MAPPINGS, REFUSED, SCALARS
 
 
 def same(expected: object, actual: object) -> bool:

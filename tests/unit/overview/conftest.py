@@ -7,8 +7,8 @@ import pytest
 
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Endpoint
-from tests.fakes.clients import client_for
-from tests.fakes.fleet import Fleet, a_fleet
+from testbed.fakes.clients import client_for
+from testbed.fakes.fleet import Fleet, a_fleet
 
 
 @pytest.fixture

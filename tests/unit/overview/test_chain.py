@@ -33,9 +33,9 @@ from knfleet.kube.endpoint import Endpoint
 from knfleet.overview.chain import Chain, chain_of, opened
 from knfleet.overview.reading import cluster_row
 from knfleet.overview.workloads import pod_message
-from tests.fakes.clients import client_for
-from tests.fakes.fleet import Fleet
-from tests.unit.overview.samples import condition, install, managed
+from testbed.fakes.clients import client_for
+from testbed.fakes.fleet import Fleet
+from tests.support.overview_samples import condition, install, managed
 
 TARGET = condition(TARGET_CLUSTER_RESOLVED, "True")
 ELIGIBLE = condition(VERSION_MIGRATION_ELIGIBLE, "True")

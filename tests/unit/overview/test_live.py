@@ -17,10 +17,10 @@ from knfleet.kube.yaml import load_all
 from knfleet.overview.live import following
 from knfleet.overview.reading import read_fleet, read_objects
 from knfleet.overview.targets import providers_for
-from tests.fakes.clients import client_for
-from tests.fakes.fleet import Fleet
-from tests.unit.overview.samples import condition, install, managed, profile
-from tests.waiting import until
+from testbed.fakes.clients import client_for
+from testbed.fakes.fleet import Fleet
+from testbed.waiting import until
+from tests.support.overview_samples import condition, install, managed, profile
 
 
 @pytest.fixture

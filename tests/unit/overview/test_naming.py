@@ -9,7 +9,7 @@ from knfleet.api.knative import EVENTINGS
 from knfleet.overview.model import Fleet
 from knfleet.overview.naming import NotNamed, find, find_install, full_name
 from knfleet.overview.reading import HubObjects, fleet_of
-from tests.unit.overview.samples import condition, install, managed, profile
+from tests.support.overview_samples import condition, install, managed, profile
 
 OK = condition(READY, "True")
 

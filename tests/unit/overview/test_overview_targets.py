@@ -19,7 +19,7 @@ from knfleet.overview.targets import (
     target_of,
 )
 from knfleet.plugins import hub as plugins
-from tests.fakes.fleet import Fleet
+from testbed.fakes.fleet import Fleet
 
 
 def serving(profile: str = "", **annotations: str) -> Object:

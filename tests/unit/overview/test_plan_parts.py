@@ -20,7 +20,7 @@ from knfleet.overview.prospects import KINDS, Subject
 from knfleet.overview.saved import PlanFileError, load, movements, save
 from knfleet.overview.subjects import choose, guarded_patch_of, with_version, written
 from knfleet.overview.trials import Trial, waits
-from tests.unit.apply.objects import (
+from tests.support.objects import (
     SET,
     THINGS,
     config_map,
@@ -30,7 +30,7 @@ from tests.unit.apply.objects import (
     namespace,
     seen,
 )
-from tests.unit.apply.objects import desired_set as prepared
+from tests.support.objects import desired_set as prepared
 
 DIGEST = "example.com/queue@sha256:" + "0" * 64
 PLAN = Plan(kind="KnativeServing", namespace="knative-serving", name="knative", target="hub")

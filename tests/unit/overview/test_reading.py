@@ -14,7 +14,7 @@ from knfleet.knative.kinds import PAUSED
 from knfleet.knative.messages import waiting_text
 from knfleet.overview.model import Fleet, Progress
 from knfleet.overview.reading import HubObjects, fleet_of
-from tests.unit.overview.samples import THEN, condition, install, managed, profile
+from tests.support.overview_samples import THEN, condition, install, managed, profile
 
 NOW = datetime(2026, 11, 16, 4, tzinfo=UTC)
 READY_NOW = condition(READY, "True")

@@ -19,7 +19,7 @@ from knfleet.cli.main import knfleet as command_line
 from knfleet.overview.explanation import Explanation
 from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.overview.reasons import REASONS, NoSuchReason, explained, markdown
-from tests.unit.overview.samples import condition, install, managed, profile
+from tests.support.overview_samples import condition, install, managed, profile
 
 SOURCES = Path(knfleet.__file__).parent
 WRITERS = ("access", "agent", "fleet", "knative", "dev/profiles.py", "web/actions.py")

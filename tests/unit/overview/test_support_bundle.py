@@ -18,8 +18,8 @@ from knfleet.fleet.views import CSRS
 from knfleet.kube.client import Client
 from knfleet.overview.evidence import Evidence
 from knfleet.overview.redaction import GONE, clean, redacted
-from tests.fakes.fleet import Fleet
-from tests.unit.overview.samples import condition, install, managed, profile
+from testbed.fakes.fleet import Fleet
+from tests.support.overview_samples import condition, install, managed, profile
 
 HOME = "knative-operator"
 JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJpc3MiOiJrdWJlIn0"

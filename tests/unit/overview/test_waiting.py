@@ -14,8 +14,8 @@ from knfleet.cli.wait import Waiter
 from knfleet.kube.client import Client
 from knfleet.overview.reading import HubObjects
 from knfleet.overview.waiting import Goal, Waiting, waiting
-from tests.fakes.fleet import Fleet
-from tests.unit.overview.samples import condition, install, managed
+from testbed.fakes.fleet import Fleet
+from tests.support.overview_samples import condition, install, managed
 
 NOW = datetime(2026, 11, 16, 4, tzinfo=UTC)
 WAITING = "Waiting on deployments: a; 4 of 5 ready: a 0/1"

@@ -14,8 +14,8 @@ from knfleet.kube.errors import CredentialError
 from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
 from knfleet.kube.process import run
 from knfleet.plugins.inprocess import OwnPlugins, own_plugin
-from tests.fakes.certificates import Authority
-from tests.fakes.server import Behaviour, Server, answer, server_context, status
+from testbed.fakes.certificates import Authority
+from testbed.fakes.server import Behaviour, Server, answer, server_context, status
 
 SCRIPTS = Path(sys.executable).parent
 SECRET = {"data": {"token": base64.b64encode(b"sesame").decode()}}

@@ -13,7 +13,7 @@ import pytest
 from knfleet.plugins import hub
 from knfleet.plugins.execcredential import PluginError, answer, asked, end_of, with_token
 from knfleet.plugins.kubeconfig_secretreader import load, status_of, user_of
-from tests.fakes.certificates import Authority
+from testbed.fakes.certificates import Authority
 
 V1 = "client.authentication.k8s.io/v1"
 HEAVY = ("aiohttp", "asyncio", "click", "cryptography", "msgspec", "psutil", "yaml")

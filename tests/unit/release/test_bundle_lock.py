@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from knfleet.release.bundle import Bundle
 from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tampered
 from knfleet.release.lock import LOCK, differences, make_lock, read_lock, write_lock
@@ -43,13 +44,18 @@ def test_differences_are_named(root: Path):
     ]
 
 
-async def load(root: Path, tmp_path: Path) -> None:
+async def load(root: Path, tmp_path: Path) -> Bundle:
     """Load the newest Serving."""
-    await releases(root, tmp_path / "cache").load(serving())
+    return await releases(root, tmp_path / "cache").load(serving())
 
 
-async def test_a_locked_bundle_loads(root: Path, tmp_path: Path):
-    await load(root, tmp_path)
+async def test_a_locked_bundle_loads_as_one_without_a_lock(root: Path, tmp_path: Path):
+    locked = await load(root, tmp_path)
+    (root / LOCK).unlink()
+    plain = await load(root, tmp_path / "plain")
+
+    assert locked.version == "1.23.0"
+    assert locked.main == plain.main != ()
 
 
 async def test_a_changed_file_is_never_loaded(root: Path, tmp_path: Path):

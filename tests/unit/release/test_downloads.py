@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from knfleet.release.errors import FetchFailed, FetchRefused
 from knfleet.release.fetch import Downloads, Limits, shown
-from tests.fakes.sockets import loopback_socket
+from testbed.fakes.sockets import loopback_socket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -5,16 +5,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.clients import client_for
-from tests.fakes.cluster import Cluster
-from tests.unit.runtime.clocks import HandClock
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key
 from knfleet.kube.client import Client
 from knfleet.runtime.membership import LostMembership, Membership, MembershipOptions
 from knfleet.runtime.sharing import view_of
+from testbed.fakes.apiserver import ApiServers
+from testbed.fakes.clients import client_for
+from testbed.fakes.cluster import Cluster
+from tests.unit.runtime.clocks import HandClock
 
 THINGS = [f"fleet/spoke{number}" for number in range(16)]
 TURN_SECONDS = 2.0

@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.unit.runtime.clocks import HandClock
 
 from knfleet.api.meta import ClusterName, Key, Request
 from knfleet.kube.errors import Refused
 from knfleet.runtime.controller import Again, Controller, ControllerOptions, Terminal
 from knfleet.runtime.queue import QueueOptions
+from tests.unit.runtime.clocks import HandClock
 
 
 def request(name: str = "a", cluster: str = "one") -> Request:

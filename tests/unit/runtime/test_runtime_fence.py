@@ -4,11 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from tests.chaos.ways import Way
-from tests.fakes.certificates import Authority
-from tests.fakes.server import Server, answer, server_context
-from tests.unit.runtime.clocks import HandClock
-from tests.waiting import until
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object
@@ -16,6 +11,11 @@ from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership, Timing
+from testbed.fakes.certificates import Authority
+from testbed.fakes.server import Server, answer, server_context
+from testbed.fakes.ways import Way
+from testbed.waiting import until
+from tests.unit.runtime.clocks import HandClock
 
 TIMING = Timing(lease_seconds=1, renew_seconds=0.99, retry_seconds=0.01)
 

@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import aiohttp
-from tests.fakes.sockets import free_port
-from tests.unit.runtime.clocks import HandClock
 
 from knfleet.api.core import PODS
 from knfleet.api.meta import HUB, ClusterName, Key, Request
@@ -16,6 +14,8 @@ from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.health import Health
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import QueueOptions
+from testbed.fakes.sockets import free_port
+from tests.unit.runtime.clocks import HandClock
 
 GONE, STAYS = ClusterName("gone"), ClusterName("stays")
 

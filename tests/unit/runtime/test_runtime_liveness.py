@@ -4,10 +4,10 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from tests.fakes.sockets import free_port
 
 from knfleet.runtime.binding import Bind
 from knfleet.runtime.liveness import LONGEST_HEAD, Liveness, answer
+from testbed.fakes.sockets import free_port
 
 
 @pytest.mark.parametrize(

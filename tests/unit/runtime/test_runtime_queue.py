@@ -7,10 +7,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.runtime.clocks import HandClock
 
 from knfleet.api.meta import HUB, ClusterName, Key, Request
 from knfleet.runtime.queue import Backoff, QueueOptions, Slots, WorkQueue
+from tests.unit.runtime.clocks import HandClock
 
 
 def request(name: str = "a", cluster: str = "one") -> Request:

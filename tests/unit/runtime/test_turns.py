@@ -3,9 +3,8 @@
 import asyncio
 import time
 
-from tests.waiting import until
-
 from knfleet.runtime.turns import Turns
+from testbed.waiting import until
 
 
 async def test_no_more_than_so_many_have_a_turn_at_once():
@@ -75,7 +74,7 @@ async def test_who_is_cancelled_while_waiting_takes_no_place():
         await asyncio.sleep(0)
         for task in waiting[:2]:
             task.cancel()
-    await until(waiting[2].done, "the last one had its turn", seconds=10)
+    await until(waiting[2].done, "the last one had its turn")
 
     assert turns.free._value == 1
 

@@ -11,11 +11,11 @@ from knfleet.kube.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.web.settings import WebSettings
 from knfleet.web.sight import KINDS
-from tests import dashboards
-from tests.dashboards import Running
-from tests.fakes.apiserver import ApiServers
-from tests.fakes.cluster import Cluster
-from tests.fakes.sockets import free_port
+from testbed.fakes.apiserver import ApiServers
+from testbed.fakes.cluster import Cluster
+from testbed.fakes.sockets import free_port
+from tests.support import dashboards
+from tests.support.dashboards import Running
 
 CLUSTERS = 3
 

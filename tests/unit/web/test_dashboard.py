@@ -12,8 +12,8 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.web.sessions import STREAMS
-from tests import dashboards
-from tests.dashboards import Running
+from tests.support import dashboards
+from tests.support.dashboards import Running
 from tests.unit.web.conftest import FakeHub
 
 PAGES = ["/", "/versions", "/cluster/cluster-001", "/cr/knativeserving/knative-serving/cluster-001"]

@@ -7,8 +7,8 @@ from knfleet.kube.client import Client
 from knfleet.kube.informer import Informer
 from knfleet.web.feed import LATEST_SECONDS, SOONEST_SECONDS, Feed
 from knfleet.web.sight import EVERYTHING, KINDS, Sight
-from tests import dashboards
-from tests.fakes.clients import client_for
+from testbed.fakes.clients import client_for
+from tests.support import dashboards
 
 
 class Timers:

@@ -2,7 +2,7 @@
 
 from knfleet.web import sessions as module
 from knfleet.web.sessions import Sessions
-from tests.fakes.clients import client_for
+from testbed.fakes.clients import client_for
 
 
 class Clock:

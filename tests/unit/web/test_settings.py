@@ -6,8 +6,8 @@ import pytest
 
 from knfleet.knative.settings import SettingError
 from knfleet.web.settings import WebSettings, check, check_free, parse_address, tls_context
-from tests.fakes.certificates import Authority
-from tests.fakes.sockets import loopback_socket
+from testbed.fakes.certificates import Authority
+from testbed.fakes.sockets import loopback_socket
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.overview.model import Fleet
 from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.web.versions import known_in, matrix, next_steps, path
-from tests import dashboards
+from tests.support import dashboards
 
 KNOWN = ["1.23.1", "1.23.0", "1.22.2", "1.21.5", "1.20.0"]
 

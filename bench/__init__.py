@@ -1,0 +1,1 @@
+"""Measures knfleet beside the Knative Operator and a bare client."""

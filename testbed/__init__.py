@@ -1,0 +1,1 @@
+"""Clusters, operators, peers and fake servers that tests and benchmarks share."""

@@ -1,0 +1,105 @@
+"""Lends real clusters to tests: made when first asked for, and made like new after each test."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from knfleet.dev import binaries, ports, processes
+from knfleet.dev.clusters import Ground
+from knfleet.dev.errors import GroundError
+from knfleet.dev.folder import Folder
+from knfleet.dev.reset import remember, reset
+from knfleet.kube.client import Client, Options
+from knfleet.kube.endpoint import Connection
+
+
+def kubectl() -> str:
+    """The path of a kubectl that fits the clusters; `make test` sees to it that there is one."""
+    tools, notes = binaries.search(binaries.cache_folder())
+    assert "kubectl" in tools, f"run `make ground` first; {notes}"
+    return str(tools["kubectl"].path)
+
+
+FEW_AT_ONCE = Options(concurrency=6)
+"""Sixty small lists are not worth sixty connections."""
+
+
+class Lent(Struct, frozen=True):
+    """A real cluster that belongs to one test while it runs."""
+
+    name: str
+    connection: Connection
+    kubeconfig: Path
+    folder: Folder
+
+    @property
+    def pods_folder(self) -> Path:
+        """Where pods that are processes keep their files."""
+        return self.folder.cluster(self.name) / "pods"
+
+
+Lend = Callable[[int], Awaitable[list[Lent]]]
+"""Lends as many clean clusters as are asked for, the hub first."""
+
+
+class Pool:
+    """The control planes of one test worker."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = Folder(root)
+        self.ground = Ground(self.folder)
+        self.janitor = subprocess.Popen(
+            [sys.executable, "-m", "knfleet.dev.janitor", str(root)], stdin=subprocess.PIPE
+        )
+        self.used: set[str] = set()
+
+    async def lend(self, count: int) -> list[Lent]:
+        """So many clusters, clean and ready; the hub first."""
+        async with asyncio.timeout(240):
+            state = await self.ground.up(count - 1)
+            names = [cluster.name for cluster in state.clusters][:count]
+            for name in names:
+                await self.clean(name)
+        return [
+            Lent(
+                name,
+                self.ground.connection(name),
+                self.folder.cluster(name) / "admin.kubeconfig",
+                self.folder,
+            )
+            for name in names
+        ]
+
+    async def clean(self, name: str) -> None:
+        """Make a used cluster like new; one that resists is replaced."""
+        async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
+            if name in self.used:
+                try:
+                    await reset(client, self.folder, name)
+                except GroundError:
+                    await self.renew(name)
+            else:
+                await remember(client, self.folder, name)
+                self.used.add(name)
+
+    async def renew(self, name: str) -> None:
+        """Replace a cluster by a new one, whatever is in it."""
+        await self.ground.renew(name)
+        async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
+            await remember(client, self.folder, name)
+
+    def close(self) -> None:
+        """Take everything down, and make sure that nothing is left."""
+        started = processes.recorded(self.folder).values()
+        used = [cluster.port for cluster in self.folder.read().clusters]
+        assert self.janitor.stdin is not None
+        self.janitor.stdin.close()
+        assert self.janitor.wait(timeout=60) == 0
+
+        assert [each.name for each in started if each.live() is not None] == []
+        assert [port for port in used if not ports.is_free(port)] == []
+        assert not self.folder.root.exists()

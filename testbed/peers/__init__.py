@@ -1,0 +1,1 @@
+"""The Knative Operator, built from its Go module, and samples for it."""

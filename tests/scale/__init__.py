@@ -1,0 +1,1 @@
+"""Hundreds of fake spokes, and real hubs."""

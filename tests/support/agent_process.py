@@ -1,0 +1,210 @@
+"""The agent as a process on a spoke, and what it needs to begin."""
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import psutil
+from msgspec import Struct
+
+from knfleet.agent.certificates import REQUESTS
+from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, ManagedCluster
+from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import decode
+from knfleet.api.spokeaccess import ACCESS_SECRET
+from knfleet.api.standard import find
+from knfleet.apply.parts import items, part
+from knfleet.fleet.approval import Request, examine
+from knfleet.fleet.joining import JoinPlan, access_objects
+from knfleet.fleet.requests import approve
+from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Endpoint
+from testbed.clusters import Lent
+from testbed.waiting import PATIENCE_SECONDS, until
+
+
+class Agent(Struct):
+    """`knfleet agent` for one spoke, started as often as a test wants."""
+
+    spoke: Lent
+    folder: Path
+    name: str = "c1"
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def bootstrap(self) -> Path:
+        """The bootstrap kubeconfig."""
+        return self.folder / "bootstrap.kubeconfig"
+
+    @property
+    def hub_folder(self) -> Path:
+        """Where the agent puts the hub's kubeconfig."""
+        return self.folder / "hub"
+
+    async def start(self, *flags: str) -> None:
+        """Start it, without waiting for anything."""
+        inherited = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        with (self.folder / "agent.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "knfleet", "agent"),
+                *("--kubeconfig", str(self.spoke.kubeconfig), "--spoke-cluster-name", self.name),
+                *("--bootstrap-kubeconfig", str(self.bootstrap), "--disable-leader-election"),
+                *("--hub-kubeconfig-dir", str(self.hub_folder), *flags),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=inherited,
+            )
+
+    async def end(self, blow: signal.Signals = signal.SIGTERM) -> int:
+        """End it, and wait until it has."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if process.returncode is None:
+            process.send_signal(blow)
+        return await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
+
+    def said(self) -> str:
+        """Everything that it logged."""
+        return (self.folder / "agent.log").read_text()
+
+    async def says(self, *words: str) -> None:
+        """Wait until it has logged a line with some words."""
+
+        def holds() -> bool:
+            lines = self.said().splitlines()
+            return any(all(word in line for word in words) for line in lines)
+
+        try:
+            await until(holds, f"the agent logs {words}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said\n{self.said()}") from None
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds."""
+        assert self.process is not None
+        return psutil.Process(self.process.pid).memory_info().rss
+
+    def point_to(self, endpoint: Endpoint, token: str) -> None:
+        """Write the bootstrap kubeconfig."""
+        self.bootstrap.write_bytes(kubeconfig(endpoint, token))
+        self.bootstrap.chmod(0o600)
+
+
+def kubeconfig(endpoint: Endpoint, token: str) -> bytes:
+    """A bootstrap kubeconfig."""
+    cluster: Object = {"server": endpoint.server}
+    if endpoint.ca:
+        cluster["certificate-authority-data"] = base64.b64encode(endpoint.ca).decode()
+    if endpoint.proxy_url:
+        cluster["proxy-url"] = endpoint.proxy_url
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "bootstrap",
+            "clusters": [{"name": "hub", "cluster": cluster}],
+            "users": [{"name": "bootstrap", "user": {"token": token}}],
+            "contexts": [{"name": "bootstrap", "context": {"cluster": "hub", "user": "bootstrap"}}],
+        }
+    )
+
+
+async def bootstrap_token(hub: Client) -> str:
+    """A token of the account that may ask to join."""
+    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    answer = await hub.create(
+        SERVICE_ACCOUNTS, asked, OPERATOR_NAMESPACE, name=BOOTSTRAP_ACCOUNT, subresource="token"
+    )
+    return answer["status"]["token"]
+
+
+async def prepare_spoke(spoke: Client) -> None:
+    """Make what `join` makes for an agent that runs outside of the cluster."""
+    meta = {"name": AGENT_NAMESPACE}
+    await spoke.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    for each in access_objects(JoinPlan(cluster="c1", bootstrap=b"", image="")):
+        resource = await spoke.discovery.resource(each["apiVersion"], each["kind"])
+        await spoke.apply(resource, each)
+
+
+async def cluster_of(hub: Client, name: str = "c1") -> ManagedCluster:
+    """A ManagedCluster as it is."""
+    return decode(await hub.get(CLUSTERS, name), ManagedCluster)
+
+
+async def condition(hub: Client, type_: str, status: str, *, name: str = "c1") -> str:
+    """Wait for a condition of a cluster; its message."""
+    message = ""
+
+    async def holds() -> bool:
+        nonlocal message
+        found = find((await cluster_of(hub, name)).status.conditions, type_)
+        message = "" if found is None else found.message
+        return found is not None and found.status == status
+
+    await until(holds, f"{type_} of {name} is {status}")
+    return message
+
+
+async def hub_secret(spoke: Client) -> dict[str, bytes]:
+    """What the agent keeps, by key."""
+    secret = await spoke.get(SECRETS, HUB_SECRET, AGENT_NAMESPACE)
+    return {name: base64.b64decode(text) for name, text in part(secret, "data").items()}
+
+
+async def remove_hub_secret(spoke: Client) -> None:
+    """Delete what the agent keeps."""
+    await spoke.delete(SECRETS, Key(AGENT_NAMESPACE, HUB_SECRET))
+
+
+class Scene(Struct):
+    """A hub that runs, and a spoke with an agent that does not yet."""
+
+    hub: Client
+    hub_lent: Lent
+    spoke: Client
+    agent: Agent
+    running: AsyncExitStack
+
+    async def joined(self) -> None:
+        """Start the agent, and have its cluster accepted and available."""
+        await self.agent.start()
+        await self.accept()
+        await condition(self.hub, AVAILABLE, "True")
+
+    async def handed_over(self) -> dict[str, str]:
+        """What the agent handed to the hub."""
+        found = await self.hub.list(SECRETS, "c1", fields=f"metadata.name={ACCESS_SECRET}")
+        return (found.items[0].get("data") or {}) if found.items else {}
+
+    async def handed(self) -> bool:
+        """Whether the agent handed something to the hub."""
+        return "token" in await self.handed_over()
+
+    async def pending(self, name: str = "c1") -> list[Object]:
+        """Requests of a cluster that nobody answered."""
+        found = await self.hub.list(REQUESTS, labels=f"{CLUSTER_NAME_LABEL}={name}")
+        return [each for each in found.items if not items(each, "status", "conditions")]
+
+    async def accept(self, name: str = "c1") -> Object:
+        """Do what a person does who accepts a cluster; the request that was approved."""
+
+        async def asked() -> bool:
+            return bool(await self.pending(name))
+
+        await until(asked, f"{name} asks for a certificate: {self.agent.said()}")
+        (request,) = await self.pending(name)
+        assert isinstance(examine(request), Request), examine(request)
+        await approve(self.hub, request, reason="Test", message="by a test")
+        await self.hub.patch(CLUSTERS, Key("", name), {"spec": {"hubAcceptsClient": True}})
+        return request

@@ -1,0 +1,156 @@
+"""What a hub and a cluster look like after commands, and what the commands refuse."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from knfleet.agent.klusterlet import NO_WORKS
+from knfleet.api.cluster import CLUSTERS, SET_LABEL
+from knfleet.api.clusterset import CLUSTER_SETS
+from knfleet.api.core import CRDS, NAMESPACES, PODS
+from knfleet.api.hub import (
+    AGENT_NAMESPACE,
+    CLUSTER_MANAGERS,
+    HUB_NAMESPACE,
+    KLUSTERLETS,
+    OPERATOR_NAMESPACE,
+)
+from knfleet.api.meta import Key, Object
+from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
+from knfleet.apply.parts import items
+from knfleet.dev.reset import Thing, contents
+from knfleet.kube.client import Client
+from testbed.waiting import until
+from tests.support.commands import done, refused, type_in
+
+OURS = (OPERATOR_NAMESPACE, HUB_NAMESPACE, AGENT_NAMESPACE)
+
+
+async def is_clean(client: Client) -> bool:
+    """Whether nothing of a fleet is on a cluster, but the namespaces of its clusters."""
+    crds = [each["metadata"]["name"] for each in (await client.list(CRDS)).items]
+    namespaces = [each["metadata"]["name"] for each in (await client.list(NAMESPACES)).items]
+    return not [each for each in crds if "open-cluster-management" in each] and not [
+        each for each in namespaces if each in OURS
+    ]
+
+
+async def check_hub(client: Client) -> None:
+    """Pods and ClusterManager are as the document shows them."""
+    pods = (await client.list(PODS, OPERATOR_NAMESPACE)).items
+    assert [each["metadata"]["name"].rsplit("-", 2)[0] for each in pods] == ["cluster-manager"]
+    assert [each["status"]["phase"] for each in pods] == ["Running"]
+    assert (await client.list(PODS, HUB_NAMESPACE)).items == []
+    manager = await client.get(CLUSTER_MANAGERS, "cluster-manager")
+    status = manager["status"]
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Applied": "True",
+        "Available": "True",
+        "Progressing": "False",
+        "HubRegistrationDegraded": "False",
+        "HubPlacementDegraded": "Unknown",
+    }
+    assert status["observedGeneration"] == manager["metadata"]["generation"]
+    assert [each["name"] for each in status["generations"]] == ["cluster-manager"]
+    assert status["generations"][0] in [
+        {**each, "lastGeneration": 1} for each in status["relatedResources"]
+    ]
+
+
+async def check_agent(spoke: Client) -> None:
+    """Pod and Klusterlet are as the document shows them; works wait for a later release."""
+    pods = (await spoke.list(PODS, AGENT_NAMESPACE)).items
+    names = [each["metadata"]["name"].rsplit("-", 2)[0] for each in pods]
+    assert names == ["klusterlet-registration-agent"]
+    assert [each["status"]["phase"] for each in pods] == ["Running"]
+
+    async def says() -> bool:
+        found = await spoke.get(KLUSTERLETS, "klusterlet")
+        said = {each["type"]: each for each in items(found, "status", "conditions")}
+        return {type_: each["status"] for type_, each in said.items()} == {
+            "Applied": "True",
+            "Available": "True",
+            "RegistrationDesiredDegraded": "False",
+            "WorkDesiredDegraded": "Unknown",
+            "HubConnectionDegraded": "False",
+        } and said["WorkDesiredDegraded"]["message"] == NO_WORKS
+
+    await until(says, "the Klusterlet tells how the agent is")
+
+
+async def check_sets(kubeconfig: Path, client: Client) -> None:
+    """A cluster is put into a set that there is, and into no other."""
+    wanted = ("clusterset", "set", "mine", "--clusters")
+    assert "ManagedClusterSet mine does not exist" in await refused(kubeconfig, *wanted, "cluster1")
+    made = {"apiVersion": CLUSTER_SETS.api_version, "kind": CLUSTER_SETS.kind}
+    await client.create(CLUSTER_SETS, {**made, "metadata": {"name": "mine"}})
+    assert "ManagedCluster nobody does not exist" in await refused(kubeconfig, *wanted, "nobody")
+    said = await done(kubeconfig, *wanted, "cluster1")
+    assert said == "Cluster cluster1 is set to clusterset mine\n"
+    found = await client.get(CLUSTERS, "cluster1")
+    assert found["metadata"]["labels"][SET_LABEL] == "mine"
+
+
+async def with_work(client: Client, name: str) -> None:
+    """Make a cluster that nobody hears of, with a work that only its agent could clean up."""
+    made: Object = {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind}
+    spec = {"hubAcceptsClient": True}
+    await client.create(CLUSTERS, {**made, "metadata": {"name": name}, "spec": spec})
+
+    async def has_namespace() -> bool:
+        found = await client.list(NAMESPACES, fields=f"metadata.name={name}")
+        return bool(found.items)
+
+    await until(has_namespace, f"{name} is accepted")
+    meta = {"name": "left", "finalizers": [WORK_FINALIZER]}
+    work: Object = {"apiVersion": WORKS.api_version, "kind": WORKS.kind, "metadata": meta}
+    await client.create(WORKS, work, name)
+
+
+async def check_lost(kubeconfig: Path, client: Client) -> None:
+    """A cluster that is gone for good is let go only by force."""
+    await with_work(client, "gone")
+    said = await refused(kubeconfig, "detach", "gone", "--timeout", "2")
+    assert "1 manifestworks (left) left in namespace gone" in said
+    assert "`knfleet detach gone --force`" in said
+    assert "gone is detached" in await done(kubeconfig, "detach", "gone", "--force")
+    assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
+
+
+def is_left(thing: Thing) -> bool:
+    """Whether something was left that should not be: clusters' namespaces stay."""
+    kept = ("cluster1", "gone", "lost")
+    noise = ("events", "leases")
+    return (
+        thing.key.namespace not in kept
+        and (thing.resource.plural, thing.key.name) not in [("namespaces", name) for name in kept]
+        and thing.resource.plural not in noise
+    )
+
+
+async def check_works(kubeconfig: Path, spoke: Client, leave: Sequence[str]) -> None:
+    """A cluster does not leave while works are applied to it, nor under another's name."""
+    work: Object = {
+        "apiVersion": APPLIED_WORKS.api_version,
+        "kind": APPLIED_WORKS.kind,
+        "metadata": {"name": "left"},
+        "spec": {"hubHash": "x", "manifestWorkName": "left"},
+    }
+    await spoke.create(APPLIED_WORKS, work)
+    assert "1 ManifestWorks are still applied" in await refused(kubeconfig, *leave)
+    await spoke.delete(APPLIED_WORKS, Key("", "left"))
+    other = await refused(kubeconfig, "unjoin", "--cluster-name", "other")
+    assert "not joined as other" in other
+
+
+async def is_bare(client: Client, ground: set[Thing]) -> bool:
+    """Whether there is nothing that was not there before, but what is kept."""
+    return not [each for each in set(await contents(client)) - ground if is_left(each)]
+
+
+async def check_doctor(kubeconfig: Path, spoke: Path) -> None:
+    """A cluster that is well is found so from both sides, and one that is not there is missed."""
+    well = await done(kubeconfig, "doctor", "cluster1", "--spoke-kubeconfig", str(spoke))
+    assert [line for line in well.splitlines() if not line.startswith("ok")] == []
+    assert "not accepted" not in well
+    sick = await type_in(kubeconfig, "doctor", "nobody")
+    assert (sick.code, "there is none called nobody" in sick.out) == (1, True)

@@ -1,0 +1,84 @@
+"""A hub in this process, with no more rights than it gets from `init`."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
+from knfleet.api.hub import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from knfleet.api.meta import Object
+from knfleet.fleet.applying import apply_all
+from knfleet.fleet.enforcing import enforced
+from knfleet.fleet.installing import hub_objects
+from knfleet.fleet.invitations import invite
+from knfleet.fleet.process import Fleet, FleetOptions, join
+from knfleet.kube.client import Client
+from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.endpoint import Connection
+from knfleet.runtime.manager import Manager
+from knfleet.runtime.metrics import Metrics
+from testbed.waiting import until
+
+
+async def install(admin: Connection) -> None:
+    """Do what `init` does, but for the Deployment."""
+    async with Client(admin) as client:
+        await apply_all(client, hub_objects())
+        made = await invite(client, admin.endpoint)
+    async with Client(made.connection(admin)) as asking:
+        await enforced(asking)
+
+
+async def established(client: Client, name: str) -> None:
+    """Return when the server serves a kind."""
+
+    async def is_established() -> bool:
+        crd: Object = await client.get(CRDS, name)
+        said: list[Object] = crd.get("status", {}).get("conditions") or []
+        return any(each["type"] == "Established" and each["status"] == "True" for each in said)
+
+    await until(is_established, f"{name} is served")
+
+
+async def as_account(admin: Connection, account: str) -> Connection:
+    """The connection of a ServiceAccount of the hub's namespace."""
+    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    async with Client(admin) as client:
+        answer = await client.create(
+            SERVICE_ACCOUNTS, asked, OPERATOR_NAMESPACE, name=account, subresource="token"
+        )
+    return with_token(admin, answer["status"]["token"])
+
+
+def with_token(admin: Connection, token: str) -> Connection:
+    """The same server for whoever has a token."""
+    return replace(admin, credentials=StaticCredential(Credential(token=token)))
+
+
+async def as_bootstrap(admin: Connection) -> Connection:
+    """The connection of one who may ask to join."""
+    return await as_account(admin, BOOTSTRAP_ACCOUNT)
+
+
+@asynccontextmanager
+async def running(
+    admin: Connection, *users: str, ahead: timedelta = timedelta(0)
+) -> AsyncGenerator[Fleet, None]:
+    """A hub that runs, perhaps with another clock; requests of the users need no person."""
+    manager = Manager()
+    async with Client(await as_account(admin, CLUSTER_MANAGER)) as client:
+        options = FleetOptions(
+            auto_approved_users=frozenset(users), now=lambda: datetime.now(UTC) + ahead
+        )
+        fleet = join(manager, client, metrics=Metrics(), options=options)
+        task = asyncio.create_task(manager.run())
+        try:
+            await asyncio.wait_for(fleet.views.synced(), 30)
+            yield fleet
+        finally:
+            manager.stop()
+            with suppress(asyncio.CancelledError):
+                await task
