@@ -12,9 +12,9 @@ from knfleet.dev import binaries, ports, processes
 from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder
-from knfleet.dev.reset import remember, reset
 from knfleet.kube.client import Client, Options
 from knfleet.kube.endpoint import Connection
+from testbed.reset import remember, reset
 
 
 def kubectl() -> str:
@@ -76,21 +76,20 @@ class Pool:
 
     async def clean(self, name: str) -> None:
         """Make a used cluster like new; one that resists is replaced."""
-        async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
-            if name in self.used:
-                try:
-                    await reset(client, self.folder, name)
-                except GroundError:
-                    await self.renew(name)
-            else:
-                await remember(client, self.folder, name)
-                self.used.add(name)
+        if name not in self.used:
+            await remember(self.folder, name)
+            self.used.add(name)
+            return
+        try:
+            async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
+                await reset(client, self.folder, name)
+        except GroundError:
+            await self.renew(name)
 
     async def renew(self, name: str) -> None:
         """Replace a cluster by a new one, whatever is in it."""
         await self.ground.renew(name)
-        async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
-            await remember(client, self.folder, name)
+        await remember(self.folder, name)
 
     def close(self) -> None:
         """Take everything down, and make sure that nothing is left."""

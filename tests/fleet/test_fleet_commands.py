@@ -14,7 +14,7 @@ from knfleet.api.hub import (
 )
 from knfleet.api.meta import Key
 from knfleet.api.spokeaccess import ACCESS_SECRET
-from knfleet.dev.reset import contents
+from knfleet.dev.contents import contents
 from knfleet.fleet.invitations import token_secret
 from knfleet.kube.client import Client
 from testbed.clusters import Lend, Lent

@@ -10,7 +10,7 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.parts import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
-from knfleet.dev.reset import contents
+from knfleet.dev.contents import contents
 from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import KubeError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS
-from knfleet.api.meta import Object
+from knfleet.api.meta import Key, Object
 from knfleet.dev import ports, processes
 from knfleet.dev.folder import Folder
 from knfleet.kube.client import Client
@@ -58,6 +58,8 @@ async def test_a_used_cluster_is_lent_clean(lend: Lend) -> None:
             "metadata": {"name": "dirty"},
         }
         await client.create(NAMESPACES, namespace)
+        account = Key("dirty", "default")
+        await until(lambda: exists(client, account), "the namespace has an account")
         await client.create(CONFIG_MAPS, HELD_BY_FINALIZER)
         await client.create(CRDS, CRD)
 
@@ -67,7 +69,17 @@ async def test_a_used_cluster_is_lent_clean(lend: Lend) -> None:
         for resource, name in ((NAMESPACES, "dirty"), (CRDS, "things.example.com")):
             with pytest.raises(NotFound):
                 await client.get(resource, name)
-        await client.get(SERVICE_ACCOUNTS, "default", "default")
+        assert not await exists(client, account)
+        assert await exists(client, Key("default", "default"))
+
+
+async def exists(client: Client, account: Key) -> bool:
+    """Whether a ServiceAccount is there."""
+    try:
+        await client.get(SERVICE_ACCOUNTS, account.name, account.namespace)
+    except NotFound:
+        return False
+    return True
 
 
 async def test_namespaces_end_without_the_controller(pool: Pool, lend: Lend) -> None:

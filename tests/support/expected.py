@@ -9,7 +9,7 @@ from knfleet.api.schema import decode
 from knfleet.apply import marks
 from knfleet.apply.parts import part
 from knfleet.apply.refs import Ref
-from knfleet.dev.reset import contents
+from knfleet.dev.contents import contents
 from knfleet.kube.client import Client
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases

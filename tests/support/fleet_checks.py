@@ -17,7 +17,7 @@ from knfleet.api.hub import (
 from knfleet.api.meta import Key, Object
 from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
 from knfleet.apply.parts import items
-from knfleet.dev.reset import Thing, contents
+from knfleet.dev.contents import Thing, contents
 from knfleet.kube.client import Client
 from testbed.waiting import until
 from tests.support.commands import done, refused, type_in

@@ -1,6 +1,7 @@
 """`knfleet demo`: the product at work on real clusters, in one command."""
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import click
@@ -56,8 +57,9 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     line = f"kubectl --kubeconfig {folder.kubeconfig} --context {last} get deployments,pods"
     if keep:
         click.echo(f"Try it:     {line}")
-        click.echo("Look again: knfleet dev status --name demo")
-        click.echo("End it:     knfleet dev down --name demo")
+        chosen = f"--dir {shlex.quote(str(folder.root))}" if directory else "--name demo"
+        click.echo(f"Look again: knfleet dev status {chosen}")
+        click.echo(f"End it:     knfleet dev down {chosen}")
         click.echo(f"Dashboard:  {shown.url}")
     else:
         click.echo("Everything is taken down again. With --keep it stays, and you can type:")

@@ -3,6 +3,7 @@
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Object
 from knfleet.dev.clusters import Ground
+from knfleet.dev.contents import contents
 from knfleet.dev.demo_operator import operator
 from knfleet.dev.demo_steps import (
     EVENTING,
@@ -14,7 +15,6 @@ from knfleet.dev.demo_steps import (
     together,
 )
 from knfleet.dev.progress import Progress
-from knfleet.dev.reset import contents
 from knfleet.kube.client import Client
 
 BOTH = (SERVING, EVENTING)

@@ -13,6 +13,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.dev import demo_steps, processes
 from knfleet.dev.clusters import Ground
+from knfleet.dev.contents import Thing, contents
 from knfleet.dev.controlplane import API_SERVER
 from knfleet.dev.demo_hub import namespace
 from knfleet.dev.demo_operator import operator
@@ -28,7 +29,6 @@ from knfleet.dev.demo_steps import (
 )
 from knfleet.dev.profiles import provider_file, register
 from knfleet.dev.progress import Progress
-from knfleet.dev.reset import Thing, contents
 from knfleet.kube.client import Client
 
 VERSION = "1.23"

@@ -13,9 +13,9 @@ from knfleet.api.conditions import READY
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items, part
+from knfleet.dev.contents import Thing, contents
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress
-from knfleet.dev.reset import Thing, contents
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 
