@@ -43,12 +43,14 @@ async def established(client: Client, name: str) -> None:
     await until(is_established, f"{name} is served")
 
 
-async def as_account(admin: Connection, account: str) -> Connection:
-    """The connection of a ServiceAccount of the hub's namespace."""
+async def as_account(
+    admin: Connection, account: str, namespace: str = OPERATOR_NAMESPACE
+) -> Connection:
+    """The connection of a ServiceAccount, of the hub's namespace unless another is named."""
     asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
     async with Client(admin) as client:
         answer = await client.create(
-            SERVICE_ACCOUNTS, asked, OPERATOR_NAMESPACE, name=account, subresource="token"
+            SERVICE_ACCOUNTS, asked, namespace, name=account, subresource="token"
         )
     return with_token(admin, answer["status"]["token"])
 

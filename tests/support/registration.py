@@ -36,6 +36,13 @@ from knfleet.runtime.election import microtime
 from testbed.waiting import until
 
 USAGES = ["digital signature", "key encipherment", "client auth"]
+DANGLING = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "name": "was-never-there",
+    "uid": "00000000-0000-4000-8000-000000000000",
+}
+"""An owner that the garbage collector finds gone: it deletes what this owns."""
 EXTENSION_NAMES = x509.SubjectAlternativeName([x509.DNSName("kubernetes.default.svc")])
 
 

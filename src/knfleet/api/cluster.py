@@ -32,6 +32,11 @@ SKIP_CLOCK_CHECK = "registration.open-cluster-management.io/skip-clock-sync-chec
 AGENT_ANNOTATIONS = "agent.open-cluster-management.io/"
 """Prefix of the annotations that an agent may give its cluster."""
 
+HUB_ANNOTATIONS = (AUTO_ACCEPTED, SKIP_CLOCK_CHECK)
+"""Annotations of a cluster that the hub acts on, beside those of our own."""
+OUR_ANNOTATIONS = "knfleet.dev/"
+"""Prefix of our own annotations; only who may accept a cluster sets them."""
+
 AGENT_NAME = "knfleet.dev/agent-name"
 """Annotation of a cluster: the agent that last got a certificate; the hub writes it."""
 ALLOW_REREGISTRATION = "knfleet.dev/allow-reregistration"
@@ -40,7 +45,9 @@ FORCE_DETACH = "knfleet.dev/force-detach"
 """Annotation of a cluster that is being deleted: how long it must have been unreachable, as `10m`,
 before what it can no longer clean up is given up. `0s` does not wait."""
 DELETE_NAMESPACE = "knfleet.dev/delete-namespace"
-"""Annotation of a cluster: `"true"` has its namespace on the hub deleted with it."""
+"""Annotation of a cluster: `"true"` has its namespace deleted with it, if the hub made that."""
+CREATED_FOR = "knfleet.dev/created-for"
+"""Annotation of a namespace that the hub made: the uid of the cluster that it was made for."""
 
 API_FINALIZER = "cluster.open-cluster-management.io/api-resource-cleanup"
 CLEANUP_FINALIZER = "cluster.open-cluster-management.io/resource-cleanup"

@@ -5,12 +5,14 @@ them up after a time that the administrator chooses, and an Event names what is 
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 
 from msgspec import Struct
 
 from knfleet.api.addon import ADDONS
 from knfleet.api.cluster import (
+    ACCEPTED,
     API_FINALIZER,
     AVAILABLE,
     CLEANUP_FINALIZER,
@@ -24,11 +26,12 @@ from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.standard import StandardCondition, find, put
 from knfleet.api.work import WORKS
+from knfleet.fleet.grants import created_for
 from knfleet.fleet.health import as_moment
 from knfleet.fleet.parts import Parts, patch_cluster, plain, remove
 from knfleet.fleet.registration import Registration
 from knfleet.knative.settings import SettingError, duration_seconds
-from knfleet.kube.errors import NotFound
+from knfleet.kube.errors import Conflict, NotFound
 from knfleet.runtime.controller import Again
 
 KINDS = (ADDONS, WORKS)
@@ -88,6 +91,12 @@ def unreachable_since(cluster: ManagedCluster) -> datetime | None:
     return None if said.status == "True" else as_moment(said.last_transition_time)
 
 
+def is_ours(namespace: Object, cluster: ManagedCluster) -> bool:
+    """Whether the hub made a namespace for this very cluster, which was accepted."""
+    was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
+    return was_accepted and created_for(namespace) == cluster.metadata.uid
+
+
 class Deletion:
     """Detaches clusters that are being deleted."""
 
@@ -107,11 +116,29 @@ class Deletion:
             return Again.after(AGAIN_SECONDS)
         await self.registration.revoke(cluster.name)
         if cluster.metadata.annotations.get(DELETE_NAMESPACE) == "true":
-            await remove(self.client, NAMESPACES, Key("", cluster.name))
+            await self.delete_namespace(cluster)
         ours = (API_FINALIZER, CLEANUP_FINALIZER)
         kept = [each for each in finalizers if each not in ours]
         await patch_cluster(self.client, cluster, {"metadata": {"finalizers": kept}})
         return Again.never()
+
+    async def delete_namespace(self, cluster: ManagedCluster) -> None:
+        """Delete the namespace that we made for an accepted cluster; any other stays."""
+        try:
+            found = await self.client.get(NAMESPACES, cluster.name)
+        except NotFound:
+            return
+        if is_ours(found, cluster):
+            with suppress(NotFound, Conflict):
+                uid = found["metadata"]["uid"]
+                await self.client.delete(NAMESPACES, Key("", cluster.name), uid=uid)
+            return
+        self.parts.warn(
+            cluster,
+            "NamespaceKept",
+            f"namespace {cluster.name} stays although {DELETE_NAMESPACE} is set: the hub did not"
+            " make it for this cluster; delete it yourself if nobody uses it",
+        )
 
     async def remaining(self, cluster: str) -> Remaining | None:
         """What is left of the first kind of which something is."""

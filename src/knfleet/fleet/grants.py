@@ -8,6 +8,7 @@ from datetime import datetime
 
 from knfleet.api.cluster import (
     CLUSTER_NAME_LABEL,
+    CREATED_FOR,
     GROUP,
     LEASE_NAME,
     REGISTER_GROUP,
@@ -86,13 +87,18 @@ def binding_names(cluster: str) -> dict[str, str]:
     }
 
 
-def namespace(cluster: str) -> Object:
-    """A cluster's namespace."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": labelled(cluster, Key("", cluster)),
-    }
+def namespace(cluster: str, *, created_for: str = "") -> Object:
+    """A cluster's namespace; one that the hub makes says for the uid of which cluster."""
+    meta = labelled(cluster, Key("", cluster))
+    if created_for:
+        meta["annotations"] = {CREATED_FOR: created_for}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+
+
+def created_for(namespace: Object) -> str:
+    """The uid of the cluster for which the hub made a namespace; empty when another made it."""
+    annotations: dict[str, str] = namespace["metadata"].get("annotations") or {}
+    return annotations.get(CREATED_FOR, "")
 
 
 def cluster_role(cluster: str, *, accepted: bool) -> Object:

@@ -9,7 +9,9 @@ from msgspec import Struct
 from knfleet.api.cluster import (
     ACCEPTED,
     AGENT_ANNOTATIONS,
+    HUB_ANNOTATIONS,
     MANAGED_CLUSTERS,
+    OUR_ANNOTATIONS,
     REGISTER_GROUP,
     SET_LABEL,
 )
@@ -103,11 +105,43 @@ def policy_object(kind: str, name: str, spec: Object) -> Object:
     }
 
 
+OLD_META = "oldObject != null ? oldObject.metadata.?{field}.orValue({empty}) : {empty}"
+NEW_META = "object.metadata.?{field}.orValue({empty})"
+METADATA = (
+    ("annotations", NEW_META.format(field="annotations", empty="{}")),
+    ("oldAnnotations", OLD_META.format(field="annotations", empty="{}")),
+    ("finalizers", NEW_META.format(field="finalizers", empty="[]")),
+    ("oldFinalizers", OLD_META.format(field="finalizers", empty="[]")),
+    ("owners", NEW_META.format(field="ownerReferences", empty="[]")),
+    ("oldOwners", OLD_META.format(field="ownerReferences", empty="[]")),
+)
+"""Variables: metadata that the hub or Kubernetes acts on, as it is and as it was."""
+SAME_OWNERS = "variables.owners == variables.oldOwners"
+NO_NEW_FINALIZERS = "variables.finalizers.all(each, each in variables.oldFinalizers)"
+KEPT_FINALIZERS = (
+    f"variables.oldFinalizers.all(each, !each.startsWith('{CLUSTER_GROUP}/')"
+    " || each in variables.finalizers)"
+)
+NEEDS_ACCEPT = f"one needs the permission to update managedclusters/accept of {REGISTER_GROUP}"
+OURS = f"(key.startsWith('{OUR_ANNOTATIONS}') || key in {list(HUB_ANNOTATIONS)})"
+
+
+def kept(field: str, old: str, *, unless: str) -> str:
+    """CEL for entries of a map that stay as they are, unless a condition on their `key` holds."""
+    return (
+        f"variables.{field}.all(key, {unless} || (key in variables.{old}"
+        f" && variables.{old}[key] == variables.{field}[key]))"
+        f" && variables.{old}.all(key, {unless} || key in variables.{field})"
+    )
+
+
 ACCEPTANCE = Policy(
     name="knfleet-acceptance",
     group=CLUSTER_GROUP,
     resources=("managedclusters",),
     variables=(
+        ("mayAccept", f"{ACCEPT}.name(object.metadata.name).check('update').allowed()"),
+        *METADATA,
         ("accepts", "has(object.spec) && object.spec.?hubAcceptsClient.orValue(false)"),
         (
             "accepted",
@@ -126,12 +160,18 @@ ACCEPTANCE = Policy(
     ),
     rules=(
         Rule(
-            "!variables.accepts || variables.accepted"
-            f" || {ACCEPT}.name(object.metadata.name).check('update').allowed()",
+            "!variables.accepts || variables.accepted || variables.mayAccept",
             message_expression=(
-                "'to accept cluster ' + object.metadata.name + ' one needs the permission to update"
-                f" managedclusters/accept of {REGISTER_GROUP}'"
+                f"'to accept cluster ' + object.metadata.name + ', {NEEDS_ACCEPT}'"
             ),
+        ),
+        Rule(
+            f"variables.mayAccept || ({kept('annotations', 'oldAnnotations', unless=f'!{OURS}')})",
+            message=f"to change annotations of a cluster that the hub acts on, {NEEDS_ACCEPT}",
+        ),
+        Rule(
+            f"variables.mayAccept || ({NO_NEW_FINALIZERS} && {KEPT_FINALIZERS} && {SAME_OWNERS})",
+            message=f"to change finalizers or owner references of a cluster, {NEEDS_ACCEPT}",
         ),
         Rule(
             "variables.newSet == variables.oldSet || ["
@@ -167,10 +207,7 @@ AGENTS = Policy(
     resources=("managedclusters",),
     operations=("UPDATE",),
     only_if=(("agent", IS_AGENT),),
-    variables=(
-        ("old", "oldObject.metadata.?annotations.orValue({})"),
-        ("new", "object.metadata.?annotations.orValue({})"),
-    ),
+    variables=METADATA,
     rules=(
         Rule(
             "!has(object.spec) || !has(oldObject.spec) || ("
@@ -181,18 +218,15 @@ AGENTS = Policy(
             "an agent changes nothing of its cluster's spec but managedClusterClientConfigs",
         ),
         Rule(
-            "object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([])",
-            "an agent does not change its cluster's finalizers",
+            f"variables.finalizers == variables.oldFinalizers && {SAME_OWNERS}",
+            "an agent does not change its cluster's finalizers or owner references",
         ),
         Rule(
             f"{NEW_SET} == {OLD_SET}",
             "an agent does not move its cluster to another set",
         ),
         Rule(
-            f"variables.new.all(key, key.startsWith('{AGENT_ANNOTATIONS}')"
-            " || variables.old[?key].orValue('') == variables.new[key])"
-            f" && variables.old.all(key, key.startsWith('{AGENT_ANNOTATIONS}')"
-            " || key in variables.new)",
+            kept("annotations", "oldAnnotations", unless=f"key.startsWith('{AGENT_ANNOTATIONS}')"),
             f"an agent changes only annotations that begin with {AGENT_ANNOTATIONS}",
         ),
     ),

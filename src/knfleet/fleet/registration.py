@@ -71,7 +71,7 @@ class Registration:
         name = cluster.name
         is_granted = self.is_granted(cluster)
         if not is_granted:
-            await self.client.apply(NAMESPACES, grants.namespace(name))
+            await self.make_namespace(cluster)
         if self.lease(name) is None:
             await self.client.apply(LEASES, grants.lease(name, self.parts.now()))
         if self.parts.views.access.get(Key(name, ACCESS_SECRET)) is None:
@@ -84,6 +84,22 @@ class Registration:
                 *(self.client.apply(ROLE_BINDINGS, each) for each in grants.role_bindings(name)),
             )
             self.remember(cluster)
+
+    async def make_namespace(self, cluster: ManagedCluster) -> None:
+        """Make a cluster's namespace, or label the one that is there.
+
+        Only one that we made carries the cluster's uid, so that no other is ever deleted.
+        """
+        name, uid = cluster.name, cluster.metadata.uid
+        try:
+            found = await self.client.get(NAMESPACES, name)
+        except NotFound:
+            await self.client.create(NAMESPACES, grants.namespace(name, created_for=uid))
+            return
+        if grants.created_for(found) not in ("", uid):
+            made = grants.namespace(name, created_for=uid)
+            await self.client.patch(NAMESPACES, Key("", name), {"metadata": made["metadata"]})
+        await self.client.apply(NAMESPACES, grants.namespace(name))
 
     def lease(self, cluster: str) -> Object | None:
         """The Lease of a cluster, as far as we know."""

@@ -29,7 +29,7 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from testbed.waiting import until
 from tests.support import hubs
-from tests.support.registration import Agent, accept, csr, is_said, request_pem
+from tests.support.registration import DANGLING, Agent, accept, csr, is_said, request_pem
 from tests.support.reviews import Right, rights
 
 BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
@@ -108,6 +108,7 @@ REFUSED: dict[str, dict[str, object]] = {
     "taints": {"spec": {"taints": []}},
     "set": {"metadata": {"labels": {SET_LABEL: "other"}}},
     "finalizers": {"metadata": {"finalizers": []}},
+    "owner": {"metadata": {"ownerReferences": [DANGLING]}},
     "annotations": {"metadata": {"annotations": {ALLOW_REREGISTRATION: "true"}}},
 }
 
@@ -135,7 +136,7 @@ async def test_an_agent_can_do_nothing_to_another_and_little_to_itself(
         said = {
             what: await refusal(own.patch(CLUSTERS, me, patch)) for what, patch in REFUSED.items()
         }
-        words = ("an agent", "between sets")
+        words = ("an agent", "between sets", "managedclusters/accept")
         assert [what for what, why in said.items() if not any(w in why for w in words)] == []
         lie = {"type": ACCEPTED, "status": "True", "reason": "Me", "message": "I say so"}
         with pytest.raises((Forbidden, Invalid), match="only the hub"):

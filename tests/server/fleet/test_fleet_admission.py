@@ -1,0 +1,169 @@
+"""What the API server refuses to those who may not accept clusters, whether or not a hub runs."""
+
+from typing import Any
+
+import pytest
+
+from knfleet.api.cluster import (
+    ACCEPTED,
+    AGENT_ANNOTATIONS,
+    AGENT_NAME,
+    ALLOW_REREGISTRATION,
+    API_FINALIZER,
+    AUTO_ACCEPTED,
+    CLUSTERS,
+    DELETE_NAMESPACE,
+    FORCE_DETACH,
+    SKIP_CLOCK_CHECK,
+)
+from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS, NAMESPACES
+from knfleet.api.meta import Key, Object
+from knfleet.fleet.grants import rule
+from knfleet.kube.client import Client
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import Forbidden, NotFound
+from testbed.waiting import until
+from tests.support import hubs
+from tests.support.registration import DANGLING, Agent, accept, is_said, managed_cluster
+
+OURS: dict[str, Object] = {
+    "namespace": {"annotations": {DELETE_NAMESPACE: "true"}},
+    "force": {"annotations": {FORCE_DETACH: "0s"}},
+    "agent": {"annotations": {AGENT_NAME: "mine"}},
+    "again": {"annotations": {ALLOW_REREGISTRATION: "true"}},
+    "accepted": {"annotations": {AUTO_ACCEPTED: "2026-01-01T00:00:00Z"}},
+    "clock": {"annotations": {SKIP_CLOCK_CHECK: "true"}},
+    "our finalizer": {"finalizers": [API_FINALIZER]},
+    "any finalizer": {"finalizers": ["example.com/never"]},
+    "owner": {"ownerReferences": [DANGLING]},
+}
+"""Metadata that the hub, or Kubernetes, acts on."""
+
+
+def dressed(name: str, meta: Object) -> Object:
+    """A cluster that asks to join, with more metadata than its name."""
+    made = managed_cluster(name)
+    made["metadata"] |= meta
+    return made
+
+
+@pytest.fixture
+async def editor(fleet: Client, fleet_connection: Connection) -> Connection:
+    """The connection of one who may change clusters, but not accept them."""
+    api = CLUSTER_ROLES.api_version
+    name = "edits-clusters"
+    rules = [rule(CLUSTERS.group, [CLUSTERS.plural], ["create", "get", "update", "patch"])]
+    account = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name}
+    made: Object = {"apiVersion": api, "metadata": {"name": name}}
+    await fleet.apply(CLUSTER_ROLES, {**made, "kind": "ClusterRole", "rules": rules})
+    bound = {"kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [account]}
+    await fleet.apply(CLUSTER_ROLE_BINDINGS, {**made, **bound})
+    return await hubs.as_account(fleet_connection, "default", "default")
+
+
+@pytest.mark.parametrize("meta", OURS.values(), ids=OURS)
+async def test_a_join_token_sets_nothing_that_the_hub_acts_on(bootstrap: Connection, meta: Object):
+    """By a finalizer and an owner that is gone, a cluster would delete what the hub gave others."""
+    async with Client(bootstrap) as asking:
+        with pytest.raises(Forbidden, match="managedclusters/accept"):
+            await asking.create(CLUSTERS, dressed("prod", meta))
+
+
+@pytest.mark.parametrize("meta", OURS.values(), ids=OURS)
+async def test_neither_does_one_who_may_only_change_clusters(
+    fleet: Client, editor: Connection, meta: Object
+):
+    """What was there before stays as it is, and other changes are fine."""
+    name = "edited"
+    key = Key("", name)
+    before: Object = {
+        "annotations": {DELETE_NAMESPACE: "false"},
+        "finalizers": ["example.com/before"],
+    }
+    await fleet.create(CLUSTERS, dressed(name, before))
+    try:
+        async with Client(editor) as changing:
+            await changing.patch(CLUSTERS, key, {"metadata": {"annotations": {"mine": "yes"}}})
+            removed: list[Object] = [meta, {"annotations": {DELETE_NAMESPACE: None}}]
+            for each in removed:
+                with pytest.raises(Forbidden, match="managedclusters/accept"):
+                    await changing.patch(CLUSTERS, key, {"metadata": each})
+            await changing.patch(CLUSTERS, key, {"metadata": {"finalizers": None}})
+    finally:
+        await fleet.patch(CLUSTERS, key, {"metadata": {"finalizers": None}})
+        await fleet.delete(CLUSTERS, key)
+
+
+async def test_an_agent_that_asks_to_join_may_describe_its_cluster(bootstrap: Connection):
+    described: dict[str, Any] = {"annotations": {f"{AGENT_ANNOTATIONS}region": "here"}}
+    async with Client(bootstrap) as asking:
+        await asking.create(CLUSTERS, dressed("described", described))
+
+
+async def is_there(client: Client, namespace: str) -> bool:
+    """Whether a namespace is there and stays."""
+    try:
+        found = await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return False
+    return not found["metadata"].get("deletionTimestamp")
+
+
+async def leave(fleet: Client, name: str) -> None:
+    """Have a cluster deleted with its namespace."""
+    wanted = {"metadata": {"annotations": {DELETE_NAMESPACE: "true"}}}
+    await fleet.patch(CLUSTERS, Key("", name), wanted)
+    await fleet.delete(CLUSTERS, Key("", name))
+
+    async def is_gone() -> bool:
+        return not (await fleet.list(CLUSTERS, fields=f"metadata.name={name}")).items
+
+    await until(is_gone, f"{name} is gone")
+
+
+async def test_only_a_namespace_that_the_hub_made_leaves_with_its_cluster(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """One that was there before stays; so does that of a cluster that was never accepted."""
+    for name in ("theirs", "unaccepted"):
+        meta = {"name": name}
+        await fleet.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    async with hubs.running(fleet_connection):
+        for name in ("made", "theirs"):
+            await Agent(bootstrap, name).join(fleet)
+        await Agent(bootstrap, "unaccepted").introduce()
+        for name in ("made", "theirs", "unaccepted"):
+            await leave(fleet, name)
+
+        assert [await is_there(fleet, name) for name in ("made", "theirs", "unaccepted")] == [
+            False,
+            True,
+            True,
+        ]
+
+        async def is_told() -> bool:
+            found = await fleet.list(EVENTS, "theirs")
+            return any(each["reason"] == "NamespaceKept" for each in found.items)
+
+        await until(is_told, "it is told that the namespace stays")
+
+
+async def test_a_namespace_that_the_hub_made_belongs_to_the_next_cluster_of_its_name(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    async with hubs.running(fleet_connection):
+        await Agent(bootstrap, "again").join(fleet)
+        await fleet.delete(CLUSTERS, Key("", "again"))
+
+        async def is_gone() -> bool:
+            return not (await fleet.list(CLUSTERS, fields="metadata.name=again")).items
+
+        await until(is_gone, "the first one is gone")
+        assert await is_there(fleet, "again")
+        await Agent(bootstrap, "again").introduce()
+        await accept(fleet, "again")
+        await until(lambda: is_said(fleet, "again", ACCEPTED, "True"), "accepted")
+        await leave(fleet, "again")
+
+        assert not await is_there(fleet, "again")
