@@ -114,7 +114,7 @@ async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend
         ({"--hub-apiserver": "http://x"}, "not an https:// URL"),
         ({"--hub-apiserver": "https://127.0.0.1:9"}, "cannot be reached"),
         ({"--hub-ca-hash": "sha256:00"}, "is not that of --hub-ca-hash"),
-        ({"--ca-file": str(other_ca)}, "the CA is not the hub's"),
+        ({"--ca-file": str(other_ca)}, "the CA of --ca-file is not that of --hub-ca-hash"),
         ({"--cluster-name": "Cluster1"}, "a-z, 0-9 and -"),
         ({"--cluster-name": "c" * 64}, "at most 63"),
         ({"--cluster-name": "kube-system"}, "system namespace"),

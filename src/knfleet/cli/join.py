@@ -41,7 +41,9 @@ Please log onto the hub cluster and run the following command:
 @click.option("--hub-token", "token", required=True, help="As `knfleet get token` prints it.")
 @click.option("--hub-apiserver", "server", required=True, help="Address of the hub.")
 @click.option("--cluster-name", "cluster", required=True, help="Name for this cluster.")
-@click.option("--hub-ca-hash", "ca_hash", default="", help="What the hub's CA must be.")
+@click.option(
+    "--hub-ca-hash", "ca_hash", default="", help="Pins of the hub's CA: no other is trusted."
+)
 @click.option("--ca-file", type=FILE, help="The hub's CA, when it does not publish one.")
 @click.option("--wait", is_flag=True, help="Until the hub has heard of the cluster.")
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")

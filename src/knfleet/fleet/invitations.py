@@ -7,6 +7,7 @@ import string
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,8 +74,12 @@ class Invitation(Struct, frozen=True):
 async def invite(
     hub: Client, endpoint: Endpoint, *, by_bootstrap_token: bool = False
 ) -> Invitation:
-    """A new invitation; raises `NotInstalled` where there is no hub."""
-    ca = endpoint.ca or await public_ca(hub)
+    """A new invitation; raises `NotInstalled` where there is no hub.
+
+    A hub that we reach by what this machine trusts has no pin: its cluster's CA is not the one
+    that its address shows.
+    """
+    ca = await public_ca(hub) if endpoint.insecure else endpoint.ca
     token = await (bootstrap_token(hub) if by_bootstrap_token else account_token(hub))
     return Invitation(endpoint.server, token, ca_hash(ca) if ca else "")
 
@@ -143,10 +148,30 @@ async def public_ca(hub: Client) -> bytes | None:
 
 
 def ca_hash(ca: bytes) -> str:
+    """What pins the authorities of a bundle, separated by commas."""
+    return ",".join(dict.fromkeys(map(pin, certificates_in(ca))))
+
+
+def pin(certificate: x509.Certificate) -> str:
     """What pins an authority, as kubeadm writes it: the digest of its public key."""
-    key = x509.load_pem_x509_certificate(ca).public_key()
+    key = certificate.public_key()
     der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return f"sha256:{hashlib.sha256(der).hexdigest()}"
+
+
+def pinned(ca: bytes, pins: str) -> bytes:
+    """The authorities of a bundle that are pinned, each by its own key; no others."""
+    wanted = {each.strip().lower() for each in pins.split(",")}
+    fitting = [each for each in certificates_in(ca) if pin(each) in wanted]
+    return b"".join(each.public_bytes(Encoding.PEM) for each in fitting)
+
+
+def certificates_in(ca: bytes) -> list[x509.Certificate]:
+    """The certificates of a bundle; none when one of them cannot be read."""
+    try:
+        return x509.load_pem_x509_certificates(authorities(ca))
+    except (ValueError, UnsupportedAlgorithm):
+        return []
 
 
 def info_objects(endpoint: Endpoint) -> list[Object]:

@@ -1,7 +1,7 @@
 """Finding a hub before its cluster is known there: address, authority, and whether a token is good.
 
 The token is never sent to a server whose certificate was not verified. A hub publishes its
-authority to everybody; the hash in the join command says whether it is the right one.
+authorities to everybody; the pin in the join command says which of them are the right ones.
 """
 
 import base64
@@ -14,7 +14,7 @@ from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.apply.parts import part
 from knfleet.apply.rights import ACCESS_REVIEWS
-from knfleet.fleet.invitations import INFO, PUBLIC, ca_hash
+from knfleet.fleet.invitations import INFO, PUBLIC, pinned
 from knfleet.kube.certificates import authorities
 from knfleet.kube.client import Client, Options
 from knfleet.kube.credentials import Credential, StaticCredential, is_token
@@ -68,17 +68,33 @@ async def find(wanted: Wanted) -> Connection:
 
 
 async def located(wanted: Wanted) -> Endpoint:
-    """The address of the hub, and what to trust there."""
+    """The address of the hub, and what to trust there: of a pinned hub what is pinned, no more."""
     endpoint = Endpoint(wanted.server.rstrip("/"), proxy_url=wanted.proxy_url or None)
-    if wanted.ca is not None and not wanted.internal:
-        return replace(endpoint, ca=wanted.ca + wanted.proxy_ca)
-    if not wanted.internal and await is_trusted(endpoint):
+    ca = wanted.ca
+    if ca is not None and wanted.ca_hash:
+        ca = checked(ca, wanted.ca_hash, "--ca-file")
+    if ca is not None and not wanted.internal:
+        return replace(endpoint, ca=ca + wanted.proxy_ca)
+    if not wanted.internal and not wanted.ca_hash and await is_trusted(endpoint):
         return endpoint
-    published = await read_info(endpoint, wanted)
+    published = await read_info(endpoint, ca)
     if wanted.internal:
         endpoint = replace(endpoint, server=published.server)
-    ca = wanted.ca or published.ca
-    return replace(endpoint, ca=ca + wanted.proxy_ca if ca else None)
+    if ca is None and published.ca is None:
+        raise NotReached(f"the hub publishes no CA; {CA_REMEDY}")
+    if ca is None and wanted.ca_hash:
+        ca = checked(published.ca or b"", wanted.ca_hash, endpoint.server)
+    return replace(endpoint, ca=(ca or published.ca or b"") + wanted.proxy_ca)
+
+
+def checked(ca: bytes, pins: str, whose: str) -> bytes:
+    """The pinned authorities of a bundle; raises `NotReached` when there are none."""
+    if not (found := pinned(ca, pins)):
+        raise NotReached(
+            f"the CA of {whose} is not that of --hub-ca-hash: either the command is of another hub,"
+            f" or somebody stands between; {CA_REMEDY}"
+        )
+    return found
 
 
 async def is_trusted(endpoint: Endpoint) -> bool:
@@ -93,10 +109,9 @@ async def is_trusted(endpoint: Endpoint) -> bool:
     return True
 
 
-async def read_info(endpoint: Endpoint, wanted: Wanted) -> Endpoint:
-    """What a hub publishes of itself, read as nobody; pinned by the hash if there is one."""
-    verified = wanted.ca is not None
-    there = replace(endpoint, ca=wanted.ca, insecure=not verified)
+async def read_info(endpoint: Endpoint, ca: bytes | None) -> Endpoint:
+    """What a hub publishes of itself, read as nobody; without a CA, whoever answers."""
+    there = replace(endpoint, ca=ca, insecure=ca is None)
     try:
         async with Client(Connection(HUB, there, StaticCredential()), BRIEF) as client:
             found = await client.get(CONFIG_MAPS, INFO, PUBLIC)
@@ -105,13 +120,8 @@ async def read_info(endpoint: Endpoint, wanted: Wanted) -> Endpoint:
         published = next(iter(clusters.values())).endpoint()
     except (ApiError, ConfigError, StopIteration) as error:
         raise NotReached(f"the hub does not publish its CA: {error}; {CA_REMEDY}") from error
-    if published.ca is None and not verified:
-        raise NotReached(f"the hub publishes no CA; {CA_REMEDY}")
-    if wanted.ca_hash and published.ca and ca_hash(published.ca) != wanted.ca_hash:
-        raise NotReached(
-            f"the CA of {endpoint.server} is not that of --hub-ca-hash: either the command is of"
-            f" another hub, or somebody stands between; {CA_REMEDY}"
-        )
+    if not published.server.startswith("https://"):
+        raise NotReached(f"the hub publishes {published.server}, which is not an https:// URL")
     return published
 
 
