@@ -17,6 +17,7 @@ from msgspec import Struct
 from knfleet.agent.names import Names
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
 from knfleet.api.meta import Object, Resource
+from knfleet.kube.certificates import fingerprint
 
 REQUESTS = Resource(
     "certificates.k8s.io",
@@ -64,6 +65,11 @@ def new_key() -> bytes:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
+
+
+def key_fingerprint(key: bytes) -> str:
+    """The digest of a private key's public part, as `knfleet accept` shows it."""
+    return fingerprint(serialization.load_pem_private_key(key, None).public_key())
 
 
 def request_pem(key: bytes, names: Names) -> bytes:

@@ -118,7 +118,12 @@ async def request(hub: Client, wanted: Registration, key: bytes) -> str:
     pem = certificates.request_pem(key, names)
     manifest = certificates.request_manifest(pem, names, wanted.lifetime_seconds)
     made = await hub.create(REQUESTS, manifest)
-    log.info("asked for a certificate", request=made["metadata"]["name"], user=names.user)
+    log.info(
+        "asked for a certificate",
+        request=made["metadata"]["name"],
+        user=names.user,
+        key=certificates.key_fingerprint(key),
+    )
     return made["metadata"]["name"]
 
 

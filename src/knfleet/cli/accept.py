@@ -25,6 +25,7 @@ LOOK_SECONDS = 0.5
 @click.option("--wait", is_flag=True, help="For the requests, and until all are available.")
 @click.option("--requesters", default="", help="Further users whose requests are approved.")
 @click.option("--agent", default="", help="The agent to let in, when several ask.")
+@click.option("--key", default="", help="Fingerprint of the key to let in, when several ask.")
 @click.option("--skip-approve-check", "unchecked", is_flag=True, help="Whoever asked.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
 @click.option("--allow-reregistration", "again", is_flag=True, help="Let a new agent take over.")
@@ -74,6 +75,7 @@ async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Acc
     wish = Wish(
         requesters=tuple(requesters),
         agent=options["agent"],
+        key=options["key"],
         again=options["again"],
         patience=float(options["timeout"]) if options["wait"] else 5.0,
         dry_run=options["dry_run"],
@@ -94,7 +96,8 @@ async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Acc
 def announce(name: str, accepted: "Accepted") -> None:
     """Say what would be done."""
     for request in accepted.requests:
-        click.echo(f"CSR {request} would be approved")
+        click.echo(f"CSR {request.name} would be approved")
+        click.echo(f"  agent {request.request.agent}, key {request.fingerprint}")
     if accepted.is_new:
         click.echo(f"hubAcceptsClient would be set to true for managed cluster {name}")
 
@@ -102,7 +105,8 @@ def announce(name: str, accepted: "Accepted") -> None:
 def tell(name: str, accepted: "Accepted") -> None:
     """Say what was done."""
     for request in accepted.requests:
-        click.echo(f"CSR {request} approved")
+        click.echo(f"CSR {request.name} approved")
+        click.echo(f"  agent {request.request.agent}, key {request.fingerprint}")
     if accepted.is_new:
         click.echo(f"set hubAcceptsClient to true for managed cluster {name}")
     elif not accepted.requests:

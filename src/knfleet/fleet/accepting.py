@@ -4,7 +4,6 @@ import base64
 from collections.abc import Sequence
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
 
 from knfleet.api.cluster import (
@@ -23,6 +22,7 @@ from knfleet.apply.waiting import Collection, follow
 from knfleet.fleet.approval import Request, examine
 from knfleet.fleet.requests import approve
 from knfleet.fleet.views import CSRS
+from knfleet.kube.certificates import fingerprint
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
 
@@ -32,6 +32,8 @@ BOOTSTRAP_USERS = (
 )
 BOOTSTRAP_PREFIX = "system:bootstrap:"
 REASON = "AcceptedByAdministrator"
+LISTED = 10
+"""So many requests are named when a person must choose."""
 
 
 class NotAcceptable(Exception):
@@ -50,17 +52,22 @@ class Pending(Struct, frozen=True):
         return self.manifest["metadata"]["name"]
 
     @property
-    def key(self) -> bytes:
-        """The public key that it asks to certify."""
+    def fingerprint(self) -> str:
+        """The digest of the public key that it asks to certify."""
         pem = base64.b64decode(self.manifest["spec"]["request"])
-        public = x509.load_pem_x509_csr(pem).public_key()
-        return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return fingerprint(x509.load_pem_x509_csr(pem).public_key())
+
+    @property
+    def line(self) -> str:
+        """Who asks with which key, for people."""
+        return f"CSR {self.name} of agent {self.request.agent}, key {self.fingerprint}"
 
 
 class Accepted(Struct, frozen=True):
     """What accepting a cluster changed."""
 
-    requests: tuple[str, ...]
+    requests: tuple[Pending, ...]
+    """What was approved."""
     is_new: bool
 
 
@@ -71,6 +78,8 @@ class Wish(Struct, frozen=True):
     """Users who may ask, beside those that every hub knows."""
     agent: str = ""
     """The agent to let in, when several ask."""
+    key: str = ""
+    """The fingerprint of the key to let in, when several ask."""
     again: bool = False
     """Whether a new agent may take the place of one that is alive."""
     patience: float = 5.0
@@ -84,22 +93,30 @@ def is_bootstrap(user: str, requesters: Sequence[str]) -> bool:
     return known or user in requesters
 
 
-def choose(
-    pending: Sequence[Pending], cluster: str, *, requesters: Sequence[str], agent: str
-) -> list[Pending]:
-    """The requests to approve; raises `NotAcceptable` when a person must choose."""
+def choose(pending: Sequence[Pending], cluster: str, wish: Wish) -> list[Pending]:
+    """The requests to approve, all of one key; raises `NotAcceptable` when a person must choose."""
+    known = [each for each in pending if is_bootstrap(each.request.user, wish.requesters)]
     fitting = [
         each
-        for each in pending
-        if is_bootstrap(each.request.user, requesters) and agent in ("", each.request.agent)
+        for each in known
+        if wish.agent in ("", each.request.agent) and wish.key in ("", each.fingerprint)
     ]
-    agents = sorted({each.request.agent for each in fitting})
-    if len(agents) > 1 and len({each.key for each in fitting}) > 1:
+    if wish.key and not fitting:
+        raise NotAcceptable(f"{cluster}: none of the requests is of key {wish.key}{listed(known)}")
+    if len({each.fingerprint for each in fitting}) > 1:
         raise NotAcceptable(
-            f"{cluster}: several agents ask for this name ({', '.join(agents)}); find out which is"
-            " yours by the Secret hub-kubeconfig-secret on the cluster, and name it with --agent"
+            f"{cluster}: several keys ask for this name, and only one can be your cluster's; the"
+            " log of the agent there tells its key: name that one with --key, and deny the others"
+            f" by `kubectl certificate deny`{listed(fitting)}"
         )
     return fitting
+
+
+def listed(pending: Sequence[Pending]) -> str:
+    """Requests as lines behind a message; not more than a few."""
+    lines = [f"\n  {each.line}" for each in pending[:LISTED]]
+    more = len(pending) - LISTED
+    return "".join(lines) + (f"\n  and {more} more" if more > 0 else "")
 
 
 async def pending_requests(hub: Client, cluster: str) -> list[Pending]:
@@ -143,10 +160,8 @@ async def accept(hub: Client, cluster: str, wish: Wish = Wish()) -> Accepted:  #
     if not is_true(decode(before, ManagedCluster).status.conditions, JOINED):
         await asked(hub, cluster, seconds=wish.patience)
     pending = await pending_requests(hub, cluster)
-    chosen = choose(pending, cluster, requesters=wish.requesters, agent=wish.agent)
-    accepted = Accepted(
-        tuple(each.name for each in chosen), not part(before, "spec").get("hubAcceptsClient")
-    )
+    chosen = choose(pending, cluster, wish)
+    accepted = Accepted(tuple(chosen), not part(before, "spec").get("hubAcceptsClient"))
     if wish.dry_run:
         return accepted
     for each in chosen:

@@ -1,14 +1,13 @@
 """How clusters are invited: tokens that let them ask to join, and the command that uses them."""
 
 import base64
-import hashlib
 import secrets
 import string
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,7 +18,7 @@ from knfleet.api.meta import Object
 from knfleet.apply.parts import part
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
-from knfleet.kube.certificates import authorities
+from knfleet.kube.certificates import authorities, fingerprint
 from knfleet.kube.client import Client
 from knfleet.kube.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
@@ -149,20 +148,14 @@ async def public_ca(hub: Client) -> bytes | None:
 
 def ca_hash(ca: bytes) -> str:
     """What pins the authorities of a bundle, separated by commas."""
-    return ",".join(dict.fromkeys(map(pin, certificates_in(ca))))
-
-
-def pin(certificate: x509.Certificate) -> str:
-    """What pins an authority, as kubeadm writes it: the digest of its public key."""
-    key = certificate.public_key()
-    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return f"sha256:{hashlib.sha256(der).hexdigest()}"
+    pins = [fingerprint(each.public_key()) for each in certificates_in(ca)]
+    return ",".join(dict.fromkeys(pins))
 
 
 def pinned(ca: bytes, pins: str) -> bytes:
     """The authorities of a bundle that are pinned, each by its own key; no others."""
     wanted = {each.strip().lower() for each in pins.split(",")}
-    fitting = [each for each in certificates_in(ca) if pin(each) in wanted]
+    fitting = [each for each in certificates_in(ca) if fingerprint(each.public_key()) in wanted]
     return b"".join(each.public_bytes(Encoding.PEM) for each in fitting)
 
 

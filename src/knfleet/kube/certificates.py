@@ -3,9 +3,14 @@
 TLS libraries report a bad file as a number and a name; here the same faults become sentences.
 """
 
+import hashlib
 import re
 import ssl
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 KNOWN_BUNDLES = 2048
 """Looking at one costs as much as two requests, and each is looked at again and again."""
@@ -23,6 +28,14 @@ def authorities(bundle: bytes) -> bytes:
     except (ssl.SSLError, ValueError):
         return b""
     return pem + b"\n"
+
+
+def fingerprint(key: "PublicKeyTypes") -> str:
+    """The digest of a public key, as kubeadm writes it."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return f"sha256:{hashlib.sha256(der).hexdigest()}"
 
 
 def check_key_pair(certificate: bytes, key: bytes) -> str:

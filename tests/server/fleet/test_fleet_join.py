@@ -21,9 +21,11 @@ from knfleet.api.cluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key
 from knfleet.api.work import WORKS
+from knfleet.fleet import accepting
 from knfleet.fleet.grants import ACCESS_SECRET
 from knfleet.fleet.requests import approve, concluded
 from knfleet.fleet.views import CSRS
+from knfleet.kube.certificates import fingerprint
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, Invalid, NotFound
@@ -346,4 +348,25 @@ async def test_a_person_may_approve_before_the_hub_runs(
     async with hubs.running(fleet_connection):
         await until(lambda: is_said(fleet, "early", ACCEPTED, "True"), "accepted")
         async with Client(connection) as own:
+            await agent.renew(own)
+
+
+async def test_of_two_keys_a_person_lets_one_in(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Nothing is approved before somebody chose, although both give the same agent's name."""
+    agent, thief = Agent(bootstrap, "doubled"), Agent(bootstrap, "doubled")
+    async with hubs.running(fleet_connection):
+        await agent.introduce()
+        requests = [await each.ask() for each in (agent, thief)]
+        with pytest.raises(accepting.NotAcceptable, match="several keys"):
+            await accepting.accept(fleet, "doubled")
+        assert [await outcome(fleet, each) for each in requests] == ["", ""]
+
+        chosen = accepting.Wish(key=fingerprint(agent.key.public_key()))
+        await accepting.accept(fleet, "doubled", chosen)
+
+        assert [await outcome(fleet, each) for each in requests] == ["Approved", ""]
+        async with Client(await agent.fetch(requests[0])) as own:
+            await until(lambda: is_said(fleet, "doubled", ACCEPTED, "True"), "accepted")
             await agent.renew(own)

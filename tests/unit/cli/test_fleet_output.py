@@ -13,7 +13,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.cli.get import age, row
 from knfleet.cli.main import knfleet
-from knfleet.fleet.accepting import NotAcceptable, Pending, choose
+from knfleet.fleet.accepting import NotAcceptable, Pending, Wish, choose
 from knfleet.fleet.approval import Request
 from knfleet.fleet.deploying import HubPlan, Quality, cluster_manager, hub_deployment, image_of
 from knfleet.fleet.diagnosis import Seen, diagnose
@@ -232,20 +232,41 @@ def pending(agent: str, user: str = "system:bootstrap:ocmhub") -> Pending:
     return Pending(manifest, Request("c1", agent, user))
 
 
-def test_a_person_must_choose_between_agents_that_ask_for_one_name():
+@pytest.mark.parametrize("agents", [("one", "two"), ("one", "one")])
+def test_a_person_must_choose_between_keys_that_ask_for_one_name(agents: tuple[str, str]):
+    """Whatever agents they are said to be of: a name is easily said."""
+    asked = [pending(each) for each in agents]
+
+    with pytest.raises(NotAcceptable, match="several keys") as caught:
+        choose(asked, "c1", Wish())
+    assert all(each.fingerprint in str(caught.value) for each in asked)
+    assert choose(asked, "c1", Wish(key=asked[1].fingerprint)) == [asked[1]]
+    again = [asked[0], asked[0]]
+    assert choose(again, "c1", Wish()) == again
+
+
+def test_an_agent_may_be_chosen_by_its_name():
     asked = [pending("one"), pending("two")]
 
-    with pytest.raises(NotAcceptable, match="several agents ask for this name"):
-        choose(asked, "c1", requesters=(), agent="")
-    assert choose(asked, "c1", requesters=(), agent="two") == [asked[1]]
+    assert choose(asked, "c1", Wish(agent="two")) == [asked[1]]
+    with pytest.raises(NotAcceptable, match="several keys"):
+        choose([*asked, pending("two")], "c1", Wish(agent="two"))
+
+
+def test_a_key_that_nobody_asks_with_is_refused():
+    asked = pending("one")
+
+    with pytest.raises(NotAcceptable, match="none of the requests") as caught:
+        choose([asked], "c1", Wish(key="sha256:00"))
+    assert asked.fingerprint in str(caught.value)
 
 
 def test_only_requests_of_those_who_may_ask_are_approved():
     stranger = pending("one", "system:serviceaccount:default:default")
 
-    assert choose([stranger], "c1", requesters=(), agent="") == []
+    assert choose([stranger], "c1", Wish()) == []
     known = ("system:serviceaccount:default:default",)
-    assert choose([stranger], "c1", requesters=known, agent="") == [stranger]
+    assert choose([stranger], "c1", Wish(requesters=known)) == [stranger]
 
 
 def test_the_doctor_says_what_to_do():
