@@ -1,35 +1,34 @@
 """The cheapest way to ask a server the same thing again and again.
 
 A thousand spokes are probed a hundred times a second, and what an HTTP client does for a request
-costs ten times what this does: one connection, one request that is always the same, one answer that
-is looked at as a whole. It knows good answers only. Whatever else happens, it says that it does not
-know, closes its connection, and the question is to be asked in the ordinary way, which does know.
+costs ten times what this does: one connection, one request that is always the same, one short
+answer. It knows good answers only. Whatever else happens, it says that it does not know, closes its
+connection, and the question is to be asked in the ordinary way, which does know.
 """
 
 import asyncio
 import socket
-from contextlib import suppress
-from typing import cast
 
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpResponseParser, RawResponseMessage
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from msgspec import Struct
 from yarl import URL
 
 from knfleet.kube.credentials import Credential
 from knfleet.kube.errors import KubeError, Unanswered
 from knfleet.kube.retry import GET
+from knfleet.kube.sockets import Sockets
 from knfleet.kube.tls import tls_context
 from knfleet.kube.transport import Call, Transport, with_token
 
-ANSWER_LIMIT_BYTES = 256 * 1024
-HEAD_END = b"\r\n\r\n"
+ANSWER_LIMIT_BYTES = 64 * 1024
+"""Of one answer, head and sizes of chunks included."""
 GRACE_SECONDS = 0.05
 """Longer than one round of the event loop waits."""
 MOST_FAILURES = 3
 """A server with which it goes wrong so often in a row is always asked in the ordinary way."""
-
-
-class NotUnderstood(ValueError):
-    """An answer is not of the kind that is understood here."""
 
 
 class Answered(Struct, frozen=True):
@@ -41,94 +40,62 @@ class Answered(Struct, frozen=True):
     """Whether the server closes the connection after it."""
 
 
-def answer_in(received: bytes) -> Answered | None:
-    """The answer in what was received; None when there is more to come."""
-    head, end, rest = received.partition(HEAD_END)
-    if len(received) > ANSWER_LIMIT_BYTES:
-        raise NotUnderstood("too long")
-    if not end:
-        return None
-    status, *lines = head.split(b"\r\n")
-    if not status.startswith(b"HTTP/1.1 ") or not status[9:12].isdigit():
-        raise NotUnderstood("not HTTP/1.1")
-    headers: dict[bytes, bytes] = {}
-    for line in lines:
-        name, _, value = line.partition(b":")
-        headers[name.strip().lower()] = value.strip().lower()
-    body = body_in(headers, rest)
-    if body is None:
-        return None
-    return Answered(int(status[9:12]), body, headers.get(b"connection") == b"close")
-
-
-def body_in(headers: dict[bytes, bytes], rest: bytes) -> bytes | None:
-    """The body after a head; None when there is more to come."""
-    if headers.get(b"transfer-encoding") == b"chunked":
-        return whole(rest)
-    length = headers.get(b"content-length", b"")
-    if not length.isdigit() or headers.keys() & {b"transfer-encoding", b"content-encoding"}:
-        raise NotUnderstood("a body of unknown length or form")
-    if len(rest) > int(length):
-        raise NotUnderstood("more than one answer")
-    return rest if len(rest) == int(length) else None
-
-
-def whole(chunks: bytes) -> bytes | None:
-    """What came in chunks; None when there is more to come."""
-    parts: list[bytes] = []
-    while True:
-        size, end, chunks = chunks.partition(b"\r\n")
-        if not end:
-            return None
-        try:
-            length = int(size.partition(b";")[0], 16)
-        except ValueError:
-            raise NotUnderstood("not a chunk") from None
-        if len(chunks) < length + 2:
-            return None
-        if not length:
-            return b"".join(parts)
-        parts.append(chunks[:length])
-        chunks = chunks[length + 2 :]
-
-
-class Line(asyncio.Protocol):
-    """One connection, on which one question at a time is asked."""
+class Line(BaseProtocol):
+    """One connection, on which one question at a time is asked; aiohttp's parser reads answers."""
 
     def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.received = b""
+        loop = asyncio.get_running_loop()
+        super().__init__(loop)
+        self.loop = loop
+        self.parser: HttpResponseParser | None = None
+        self.received = 0
+        self.answer: tuple[RawResponseMessage, StreamReader] | None = None
         self.waiter: asyncio.Future[Answered | None] | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
-        # uvloop's transports are none of asyncio's.
-        self.transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed."""
-        self.transport = None
+        super().connection_lost(exc)
         self.resolve(None)
 
     def data_received(self, data: bytes) -> None:
         """A part of an answer, which as a rule is all of it."""
-        self.received += data
-        try:
-            answered = answer_in(self.received)
-        except NotUnderstood:
+        self.received += len(data)
+        if self.waiter is None or self.parser is None or self.received > ANSWER_LIMIT_BYTES:
             self.close()
             return
-        if self.waiter is None:
+        try:
+            answers, is_upgraded, rest = self.parser.feed_data(data)
+        except HttpProcessingError:
             self.close()
-        elif answered is not None:
-            self.received = b""
-            self.resolve(answered)
+            return
+        if is_upgraded or rest or len(answers) + (self.answer is not None) > 1:
+            self.close()
+            return
+        if answers:
+            self.answer = answers[0]
+        if self.answer is not None:
+            self.take(*self.answer)
+
+    def pause_reading(self) -> None:
+        """The parser has too many small chunks."""
+        self.close()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Nothing was paused."""
+
+    def take(self, head: RawResponseMessage, body: StreamReader) -> None:
+        """Tell who waits of an answer, if all of it is there."""
+        if head.compression or body is EMPTY_PAYLOAD or self.waiter is None:
+            self.close()
+        elif body.is_eof():
+            text = body.read_nowait()
+            self.resolve(Answered(head.code, text, head.should_close) if text else None)
 
     def resolve(self, answered: Answered | None) -> None:
         """Tell who waits."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(answered)
-        self.waiter = None
+        self.waiter = self.parser = self.answer = None
 
     def close(self) -> None:
         """Close it; who waits gets nothing."""
@@ -142,9 +109,16 @@ class Line(asyncio.Protocol):
         transport = self.transport
         if transport is None or transport.is_closing():
             return None
-        loop = asyncio.get_running_loop()
-        waiter = self.waiter = loop.create_future()
-        alarm = loop.call_later(seconds, look_once_more, waiter)
+        waiter = self.waiter = self.loop.create_future()
+        self.received = 0
+        self.parser = HttpResponseParser(
+            self,
+            self.loop,
+            ANSWER_LIMIT_BYTES,
+            read_until_eof=True,
+            auto_decompress=False,
+        )
+        alarm = self.loop.call_later(seconds, look_once_more, waiter)
         try:
             transport.write(request)
             return await waiter
@@ -177,6 +151,7 @@ class Pulse:
         self.transport = transport
         self.call = Call(GET, path)
         self.url = URL(transport.base + path, encoded=True)
+        self.sockets = Sockets()
         self.line: Line | None = None
         self.shown: Credential | None = None
         """The credential with which the connection was made."""
@@ -211,6 +186,10 @@ class Pulse:
         self.failures = 0
         self.observe(answered.code, loop.time() - started)
         return answered.body
+
+    def is_open(self) -> bool:
+        """Whether its connection is open."""
+        return self.line is not None and self.line.connected
 
     def shows(self, credential: Credential) -> bool:
         """Whether the connection was made with the certificate of a credential."""
@@ -252,15 +231,15 @@ class Pulse:
         transport, host = self.transport, self.url.host or ""
         tls = await tls_context(transport.endpoint, credential) if transport.is_tls else None
         addresses = await loop.getaddrinfo(host, self.url.port, type=socket.SOCK_STREAM)
-        opened = transport.sockets.open(addresses[0])
+        opened = self.sockets.open(addresses[0])
         try:
             await loop.sock_connect(opened, addresses[0][4])
-            name = (transport.endpoint.tls_server_name or host) if tls else None
-            _, line = await loop.create_connection(Line, sock=opened, ssl=tls, server_hostname=name)
         except BaseException:
-            with suppress(OSError):
-                opened.close()
+            opened.close()
             raise
+        # From here on the file is the loop's to close.
+        name = (transport.endpoint.tls_server_name or host) if tls else None
+        _, line = await loop.create_connection(Line, sock=opened, ssl=tls, server_hostname=name)
         return line
 
     def close(self) -> None:
