@@ -319,7 +319,8 @@ class Session:
         next one may lead to another cluster.
         """
         age = asyncio.get_running_loop().time() - self.confirmed_at
-        return age > self.setup.timing.soonest and not self.client.transport.sockets.connected()
+        connected = self.pulse.is_open() or self.client.transport.connected()
+        return age > self.setup.timing.soonest and not connected
 
     def not_up(self) -> AccessError:
         """What to tell whoever wants to use the spoke now."""

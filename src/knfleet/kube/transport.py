@@ -29,14 +29,13 @@ from knfleet.kube.errors import (
 )
 from knfleet.kube.failures import Lost, authority, network_error
 from knfleet.kube.options import Options, Use
+from knfleet.kube.pool import Pool, abort
 from knfleet.kube.proxy import proxy_for
 from knfleet.kube.rate import Rate
 from knfleet.kube.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
 from knfleet.kube.slots import Slots
-from knfleet.kube.sockets import Sockets
 from knfleet.kube.tls import tls_context
 
-KEEP_ALIVE_SECONDS = 30
 LARGE_BODY_BYTES = 512 * 1024
 
 
@@ -111,8 +110,8 @@ class Transport:
         self.is_tls = self.base.startswith("https:")
         self.proxy = proxy_for(self.endpoint)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_seconds)
-        self.session: aiohttp.ClientSession | None = None
-        self.sockets = Sockets()
+        self.pool: Pool | None = None
+        self.closing: set[asyncio.Task[None]] = set()
         self.closed = False
 
     def refreshed(self) -> None:
@@ -122,14 +121,23 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
         self.closed = True
-        if self.session is not None:
-            await self.session.close()
-            self.sockets.shut()
+        self.cut()
+        if self.closing:
+            await asyncio.wait(self.closing)
             await asyncio.sleep(0)
 
     def cut(self) -> None:
         """End all connections, idle ones too; calls under way fail, later ones connect anew."""
-        self.sockets.shut()
+        pool, self.pool = self.pool, None
+        if pool is not None:
+            pool.cut()
+            closing = asyncio.create_task(pool.close())
+            self.closing.add(closing)
+            closing.add_done_callback(self.closing.discard)
+
+    def connected(self) -> bool:
+        """Whether at least one connection is open."""
+        return self.pool is not None and self.pool.sockets.connected()
 
     def where(self, call: Call) -> str:
         """What is asked, for messages."""
@@ -266,19 +274,23 @@ class Transport:
         loop = asyncio.get_running_loop()
         started, code = loop.time(), 0
         try:
-            async with self.opened().request(
-                call.verb.method,
-                URL(self.base + call.path + call.query, encoded=True),
-                data=payload(call.body),
-                headers=with_token(call.headers, credential),
-                ssl=await tls_context(self.endpoint, credential) if self.is_tls else True,
-                server_hostname=self.endpoint.tls_server_name,
-                proxy=self.proxy and self.proxy.url,
-                proxy_headers=self.proxy and self.proxy.headers,
-                allow_redirects=False,
-                trace_request_ctx=progress,
-                timeout=timeout or self.timeout,
-            ) as response:
+            tls = await tls_context(self.endpoint, credential) if self.is_tls else True
+            asking = self.opened().response(
+                lambda session: session.request(
+                    call.verb.method,
+                    URL(self.base + call.path + call.query, encoded=True),
+                    data=payload(call.body),
+                    headers=with_token(call.headers, credential),
+                    ssl=tls,
+                    server_hostname=self.endpoint.tls_server_name,
+                    proxy=self.proxy and self.proxy.url,
+                    proxy_headers=self.proxy and self.proxy.headers,
+                    allow_redirects=False,
+                    trace_request_ctx=progress,
+                    timeout=timeout or self.timeout,
+                )
+            )
+            async with asking as response:
                 code = response.status
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -309,26 +321,23 @@ class Transport:
         response.close()
         raise BadAnswer(f"{self.where(call)}: the answer is larger than {limit} bytes")
 
-    def opened(self) -> aiohttp.ClientSession:
-        """The session, opened when it is first needed."""
+    def opened(self) -> Pool:
+        """The connections, made when they are first needed."""
         if self.closed:
             raise KubeError(f"{self.cluster}: the client is closed")
-        if self.session is None:
-            self.session = new_session(self.options, self.sockets)
-        return self.session
+        if self.pool is None:
+            self.pool = Pool(self.new_session)
+        return self.pool
 
-
-def new_session(options: Options, sockets: Sockets) -> aiohttp.ClientSession:
-    """A session without limits of its own: slots and deadlines are ours."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=sockets.open
-        ),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={hdrs.USER_AGENT: options.user_agent},
-        trace_configs=[TRACES],
-        middlewares=(send_once,),
-    )
+    def new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        """A session without limits of its own: slots and deadlines are ours."""
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={hdrs.USER_AGENT: self.options.user_agent},
+            trace_configs=[TRACES],
+            middlewares=(send_once,),
+        )
 
 
 def server_url(endpoint: Endpoint) -> str:
@@ -345,12 +354,6 @@ def server_url(endpoint: Endpoint) -> str:
 def payload(body: bytes | None) -> bytes | io.BytesIO | None:
     """A request's body as aiohttp wants it: a large one is sent piece by piece."""
     return body if body is None or len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
-
-
-def abort(response: aiohttp.ClientResponse) -> None:
-    """Drop the connection of an answer that was not read to its end, without a farewell."""
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
 
 
 def with_token(headers: Mapping[str, str], credential: Credential) -> dict[str, str]:

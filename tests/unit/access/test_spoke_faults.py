@@ -227,7 +227,7 @@ async def test_nothing_is_written_before_a_closed_connection_is_known_again(flee
             await live.client.apply(CONFIG_MAPS, CONFIG_MAP)
             fleet.servers.clusters["one"] = other
             await wire.cut()
-            await until(lambda: not live.client.transport.sockets.connected(), "it is noticed")
+            await until(lambda: not live.client.transport.connected(), "it is noticed")
 
             with pytest.raises(AccessError, match="leads to another cluster"):
                 await live.client.apply(CONFIG_MAPS, CONFIG_MAP)
@@ -376,7 +376,7 @@ async def test_a_connection_lives_as_long_as_somebody_uses_it(fleet: Fleet) -> N
 
         spokes.leave(key("one"), "eventing")
         assert spokes.states() == []
-        await until(lambda: not live.client.transport.sockets.connected(), "it is closed")
+        await until(lambda: not live.client.transport.connected(), "it is closed")
         with pytest.raises(AccessError):
             await live.client.list(NAMESPACES)
 

@@ -80,7 +80,7 @@ async def test_cut_connections_are_made_anew() -> None:
         options = Options(attempts=1)
         async with client_for(servers.url("one"), options=options) as client:
             await client.list(NAMESPACES)
-            assert client.transport.sockets.connected()
+            assert client.transport.connected()
             cluster.faults.latency_seconds = 600
             waiting = asyncio.ensure_future(client.list(NAMESPACES))
             await until(lambda: len(cluster.requests) == 2, "the request is there")

@@ -1,0 +1,74 @@
+"""The connections of one client, which can be cut all at once.
+
+What is under way is ended through the event loop's own transports, never through the files below
+them. A pool that was cut is closed once nobody uses it any more, and another one takes its place.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from knfleet.kube.sockets import Sockets
+
+KEEP_ALIVE_SECONDS = 30
+
+
+class Cut(aiohttp.ClientError):
+    """The connection was given up on this side."""
+
+
+class Pool:
+    """One session of the HTTP client, and what is under way in it."""
+
+    def __init__(self, open_session: Callable[[aiohttp.TCPConnector], aiohttp.ClientSession]):
+        self.sockets = Sockets()
+        self.session = open_session(
+            aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=self.sockets.open
+            )
+        )
+        self.stops: dict[asyncio.Timeout, Callable[[], None]] = {}
+        """How to end what is under way."""
+        self.unused = asyncio.Event()
+        self.unused.set()
+
+    @asynccontextmanager
+    async def response(
+        self, ask: Callable[[aiohttp.ClientSession], Awaitable[aiohttp.ClientResponse]]
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        """The answer to a request; raises `Cut` when the pool is cut before it is there."""
+        opening = asyncio.timeout(None)
+        self.unused.clear()
+        try:
+            async with opening:
+                self.stops[opening] = lambda: opening.reschedule(0)
+                response = await ask(self.session)
+            self.stops[opening] = lambda: abort(response)
+            async with response:
+                yield response
+        except TimeoutError as error:
+            if opening.expired():
+                raise Cut("it was given up here") from error
+            raise
+        finally:
+            self.stops.pop(opening, None)
+            if not self.stops:
+                self.unused.set()
+
+    def cut(self) -> None:
+        """End what is under way."""
+        for stop in self.stops.values():
+            stop()
+
+    async def close(self) -> None:
+        """Close all connections, when nobody uses one any more."""
+        await self.unused.wait()
+        await self.session.close()
+
+
+def abort(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that was not read to its end, without a farewell."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
