@@ -77,10 +77,12 @@ async def plugin(client: Client, lent: Lent, profile: Key, folder: Path, hub: Le
     secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": PROVIDER}}
     data = {KEY: lent.kubeconfig.read_text()}
     await client.create(SECRETS, {**secret, "stringData": data}, profile.namespace)
+    # The Knative Operator does not say for which profile it asks.
+    env = {"KUBECONFIG": str(hub.kubeconfig), "KNFLEET_SECRET_NAMESPACES": profile.namespace}
     run: Object = {
         "apiVersion": CREDENTIALS,
         "command": str(Path(sys.executable).parent / "kubeconfig-secretreader-plugin"),
-        "env": [{"name": "KUBECONFIG", "value": str(hub.kubeconfig)}],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
         "provideClusterInfo": True,
     }
     providers = folder / "providers.json"

@@ -119,7 +119,8 @@ async def enrol(made: Stage, closing: AsyncExitStack) -> None:
         kubeconfig, providers = home / f"{name}.kubeconfig", home / f"{name}.providers.json"
         access = login(way.url, lent.connection.endpoint.ca or b"", tokens[name], name)
         write_private(kubeconfig, msgspec.json.encode(access))
-        write_private(providers, msgspec.json.encode({"providers": [provider(kubeconfig)]}))
+        entry = provider(kubeconfig, name)
+        write_private(providers, msgspec.json.encode({"providers": [entry]}))
         command = operators.command(kubeconfig, providers, made.releases)
         made.replicas[name] = Replica(name, lent.folder, way, command)
 
@@ -138,14 +139,15 @@ def login(server: str, ca: bytes, token: str, namespace: str) -> Object:
     }
 
 
-def provider(kubeconfig: Path) -> Object:
-    """The entry of a provider file that reads tokens from Secrets on the hub."""
+def provider(kubeconfig: Path, namespace: str) -> Object:
+    """The entry of a provider file that reads tokens from Secrets of a namespace on the hub."""
+    env = {"KUBECONFIG": str(kubeconfig), "KNFLEET_SECRET_NAMESPACES": namespace}
     return {
         "name": PROVIDER,
         "execConfig": {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": str(Path(sys.executable).with_name("secretreader-plugin")),
-            "env": [{"name": "KUBECONFIG", "value": str(kubeconfig)}],
+            "env": [{"name": name, "value": value} for name, value in env.items()],
             "provideClusterInfo": True,
         },
     }

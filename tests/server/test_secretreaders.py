@@ -24,6 +24,12 @@ BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindi
 PLUGINS = Path(sys.executable).parent
 V1 = "client.authentication.k8s.io/v1"
 HOME = "knative-operator"
+TOKEN_LOGIN: Object = {
+    "current-context": "x",
+    "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    "users": [{"name": "x", "user": {"token": "hidden-value"}}],
+}
+"""A kubeconfig that connects with a token."""
 
 
 def program(name: str) -> str:
@@ -197,7 +203,7 @@ async def test_a_profile_without_configuration_is_found_by_its_name(
 ) -> None:
     """When knfleet says whose cluster it asks for, the profile's name is the Secret's."""
     await store(hub, "spoke-1", {"token": "by-name"})
-    pod["KNFLEET_CLUSTER_PROFILE"] = "fleet-system/spoke-1"
+    pod["KNFLEET_CLUSTER_PROFILE"] = f"{HOME}/spoke-1"
 
     code, output, complaint = await run("secretreader-plugin", pod, None)
 
@@ -205,18 +211,101 @@ async def test_a_profile_without_configuration_is_found_by_its_name(
     assert json.loads(output)["status"] == {"token": "by-name"}
 
 
-async def test_credentials_beside_the_profile_are_found(
-    hub: Client, lent: Lent, tmp_path: Path
-) -> None:
-    """`<profile>-credentials` in the profile's namespace, when there is nothing at home."""
+async def test_credentials_beside_the_profile_are_found(hub: Client, lent: Lent) -> None:
+    """`<profile>-credentials` in the profile's namespace, when nothing there has its name."""
     await store(hub, "spoke-1-credentials", {"token": "beside"}, "kube-public")
-    environ = {"KUBECONFIG": str(lent.kubeconfig), "PATH": os.environ["PATH"]}
-    environ["KNFLEET_CLUSTER_PROFILE"] = "kube-public/spoke-1"
 
-    code, output, complaint = await run("secretreader-plugin", environ, None)
+    code, output, complaint = await run(
+        "secretreader-plugin", as_admin(lent, "kube-public/spoke-1"), None
+    )
 
     assert (code, complaint) == (0, "")
     assert json.loads(output)["status"] == {"token": "beside"}
+
+
+def as_admin(lent: Lent, profile: str, **more: str) -> dict[str, str]:
+    """The environment of a plugin that may read every Secret, asked for a profile."""
+    environ = {"KUBECONFIG": str(lent.kubeconfig), "PATH": os.environ["PATH"]}
+    return environ | {"KNFLEET_CLUSTER_PROFILE": profile} | more
+
+
+ELSEWHERE: list[tuple[str, Any]] = [
+    ("secretreader-plugin", {"clusterName": "s1", "namespace": "kube-system"}),
+    ("secretreader-plugin", {"clusterName": "s1"}),
+    ("secretreader-plugin", None),
+    ("kubeconfig-secretreader-plugin", {"name": "s1", "key": "k", "namespace": "kube-system"}),
+    ("kubeconfig-secretreader-plugin", {"name": "s1", "key": "k"}),
+]
+"""Configurations of the profile `kube-public/s1` that lead to Secrets of other namespaces."""
+
+
+@pytest.mark.parametrize(("plugin", "config"), ELSEWHERE)
+async def test_a_profile_gets_no_secret_of_another_namespace(
+    hub: Client, lent: Lent, plugin: str, config: Any
+) -> None:
+    """Who writes a profile chooses the server too: the Secret would be sent there."""
+    data = {"token": "hidden-value", "k": json.dumps(TOKEN_LOGIN)}
+    for namespace in ("kube-system", "default"):
+        await store(hub, "s1", data, namespace)
+
+    code, output, complaint = await run(plugin, as_admin(lent, "kube-public/s1"), config)
+
+    assert (code, output) == (1, "")
+    assert "kube-public" in complaint
+    assert "KNFLEET_SECRET_NAMESPACES" in complaint
+    assert "hidden-value" not in complaint
+
+
+@pytest.mark.parametrize(("plugin", "config"), ELSEWHERE)
+async def test_the_operators_configuration_permits_other_namespaces(
+    hub: Client, lent: Lent, plugin: str, config: Any
+) -> None:
+    """By a variable of the provider's entry, which no profile can set."""
+    data = {"token": "hidden-value", "k": json.dumps(TOKEN_LOGIN)}
+    for namespace in ("kube-system", "default"):
+        await store(hub, "s1", data, namespace)
+
+    listed = "kube-system, default"
+    environ = as_admin(lent, "kube-public/s1", KNFLEET_SECRET_NAMESPACES=listed)
+    code, output, complaint = await run(plugin, environ, config)
+
+    assert (code, complaint) == (0, "")
+    assert json.loads(output)["status"] == {"token": "hidden-value"}
+
+
+async def test_the_secret_beside_the_profile_comes_first(
+    hub: Client, pod: dict[str, str], lent: Lent
+) -> None:
+    """Two profiles of one name have two Secrets, and where one may not be read the other counts."""
+    await store(hub, "s1", {"token": "own"}, "kube-public")
+    await store(hub, "s1", {"token": "default"}, "default")
+    await store(hub, "s1", {"token": "operator"})
+    more = {"KNFLEET_SECRET_NAMESPACES": "*"}
+    config = {"clusterName": "s1"}
+
+    found = [
+        await run("secretreader-plugin", as_admin(lent, "kube-public/s1", **more), config),
+        await run(
+            "secretreader-plugin", pod | more | {"KNFLEET_CLUSTER_PROFILE": "other/s1"}, config
+        ),
+    ]
+
+    assert [json.loads(output)["status"]["token"] for _, output, _ in found] == ["own", "operator"]
+
+
+async def test_without_a_profile_only_the_plugins_own_namespace_is_read(
+    hub: Client, lent: Lent
+) -> None:
+    """Another operator does not say which profile it asks for, so that nothing can be compared."""
+    await store(hub, "s1", {"k": json.dumps(TOKEN_LOGIN)}, "kube-system")
+    config = {"name": "s1", "key": "k", "namespace": "kube-system"}
+
+    code, output, complaint = await run(
+        "kubeconfig-secretreader-plugin", as_admin(lent, ""), config
+    )
+
+    assert (code, output) == (1, "")
+    assert "KNFLEET_SECRET_NAMESPACES" in complaint
 
 
 async def test_outside_of_a_cluster_the_kubeconfig_counts(hub: Client, lent: Lent) -> None:

@@ -37,6 +37,8 @@ ADDITIONAL_ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 ADDITIONAL_ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"
 PROFILE_VARIABLE = "KNFLEET_CLUSTER_PROFILE"
 """Tells plugins of ours for which profile they are asked; others pass it over."""
+OWN_VARIABLES = "KNFLEET_"
+"""How variables begin that no profile can set."""
 PLUGIN_SECONDS = 30.0
 """How long a plugin may run."""
 NAMES_SHOWN = 8
@@ -190,7 +192,8 @@ def additional_envs(profile: ClusterProfile, provider: Provider, given: Any) -> 
     if any(not name or "=" in name for name in found):
         problem = f"extension {ADDITIONAL_ENVS} is not a map from names to strings"
         raise failed(profile, provider, problem)
-    return found
+    # What our plugins are told by these is the operator's to say, whatever the policy.
+    return {name: value for name, value in found.items() if not name.startswith(OWN_VARIABLES)}
 
 
 def failed(profile: ClusterProfile, provider: Provider, problem: str) -> AccessError:

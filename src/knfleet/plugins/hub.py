@@ -10,13 +10,15 @@ import json
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from knfleet.kube.podroot import service_account
-from knfleet.plugins.execcredential import Json, PluginError, Secrets, mapping
+from knfleet.plugins import permission
+from knfleet.plugins.execcredential import Asked, Here, Json, PluginError, mapping
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 CONTEXT_VARIABLE = "KNFLEET_HUB_CONTEXT"
@@ -27,6 +29,10 @@ LARGEST_ANSWER = 4 * 2**20
 
 
 FAILURES = (OSError, http.client.HTTPException)
+
+
+class Refused(PluginError):
+    """The plugin may not read a Secret."""
 
 
 class Hub(NamedTuple):
@@ -49,7 +55,7 @@ class Hub(NamedTuple):
             return None
         if code != 200:
             said = str(mapping(parsed(body)).get("message") or f"the API server answered {code}")
-            raise PluginError(f"{what}: {said}")
+            raise (Refused if code == 403 else PluginError)(f"{what}: {said}")
         data = mapping(mapping(parsed(body)).get("data"))
         try:
             return {key: base64.b64decode(str(value)) for key, value in data.items()}
@@ -163,15 +169,28 @@ def parsed(body: bytes) -> Json:
         return {}
 
 
-def value(hub: Secrets, namespace: str, name: str, key: str) -> str:
-    """One text in a Secret; raises when it is not there."""
-    data = hub.secret(namespace, name)
-    if data is None:
-        raise PluginError(
-            f'failed to get secret {namespace}/{name}: secrets "{name}" not found; '
-            f"create it with the key {key!r}"
-        )
-    return text_in(data, f"{namespace}/{name}", key)
+def value(question: Asked, here: Here, names: Sequence[str], key: str) -> tuple[str, str]:
+    """The text in the first Secret of these names that is there, and where that is."""
+    cluster = here.hub()
+    spaces = permission.namespaces(question, here.environ, cluster.namespace)
+    refused: Refused | None = None
+    for namespace, name in product(spaces, names):
+        try:
+            data = cluster.secret(namespace, name)
+        except Refused as error:
+            refused = refused or error
+            continue
+        if data is not None:
+            return text_in(data, f"{namespace}/{name}", key), f"secret {namespace}/{name}"
+    if refused is not None:
+        raise refused
+    places = [f"{namespace}/{name}" for namespace, name in product(spaces, names)]
+    other = f", nor {', '.join(places[1:])}" if places[1:] else ""
+    text = f'failed to get secret {places[0]}: secrets "{names[0]}" not found{other}'
+    if cluster.namespace in spaces or question.text("namespace"):
+        raise PluginError(f"{text}; create it with the key {key!r}")
+    consent = permission.consent(cluster.namespace)
+    raise PluginError(f"{text}; create it with the key {key!r}, or {consent} to use one there")
 
 
 def text_in(data: Mapping[str, bytes], secret: str, key: str) -> str:

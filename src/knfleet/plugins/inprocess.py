@@ -21,7 +21,7 @@ from pathlib import Path
 from knfleet.kube import process
 from knfleet.kube.podroot import POD_ROOT
 from knfleet.kube.process import Ending, Finished
-from knfleet.plugins import hub, kubeconfig_secretreader, secretreader
+from knfleet.plugins import hub, kubeconfig_secretreader, permission, secretreader
 from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Here, Provide, respond
 from knfleet.plugins.hub import CONTEXT_VARIABLE, FAILURES, Hub
 
@@ -35,9 +35,11 @@ OWN: Mapping[str, tuple[str, Provide]] = {
     module.__name__: (module.NAME, module.credential)
     for module in (secretreader, kubeconfig_secretreader)
 }
-HEEDED = frozenset({EXEC_INFO, PROFILE, CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"})
+ASKED = frozenset({EXEC_INFO, PROFILE, permission.VARIABLE})
+"""Variables that say what is asked for, and what is permitted."""
+HEEDED = ASKED | {CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"}
 """Variables that our plugins are told by; others may change how an interpreter starts."""
-MEANING = frozenset({hub.HOST, hub.PORT, POD_ROOT, "HOME"}) | HEEDED - {EXEC_INFO, PROFILE}
+MEANING = frozenset({hub.HOST, hub.PORT, POD_ROOT, "HOME"}) | (HEEDED - ASKED)
 """Variables that say which hub is meant, and as who."""
 
 

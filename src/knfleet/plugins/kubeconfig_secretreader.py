@@ -44,10 +44,8 @@ def credential(question: Asked, here: Here) -> Json:
         )
     name = question.text("name", required=True)
     key = question.text("key", required=True)
-    cluster = here.hub()
-    namespace = question.text("namespace") or cluster.namespace
-    where = f"secret {namespace}/{name}"
-    config = load(hub.value(cluster, namespace, name, key), where)
+    found, where = hub.value(question, here, (name,), key)
+    config = load(found, where)
     if config.get("extensions"):
         raise PluginError(f"{where}: kubeconfig extensions are not supported")
     return status_of(user_of(config, question.text("context"), where), where)

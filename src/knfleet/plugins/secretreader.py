@@ -2,7 +2,7 @@
 
 Of the cluster's configuration it takes `clusterName` (the Secret's name) and, beyond the reference
 plugin, `namespace`. A cluster without any configuration, when knfleet says for which ClusterProfile
-it asks, is looked for under the profile's name: first here, then as `<name>-credentials` beside it.
+it asks, is looked for under the profile's name: `<name>`, else `<name>-credentials`.
 """
 
 from knfleet.plugins import hub
@@ -14,31 +14,21 @@ KEY = "token"
 
 def credential(question: Asked, here: Here) -> Json:
     """The token for the cluster that is asked for."""
-    if question.config is None:
-        return of_the_profile(question, here)
-    name = question.text("clusterName", required=True)
-    cluster = here.hub()
-    namespace = question.text("namespace") or cluster.namespace
-    found = hub.value(cluster, namespace, name, KEY)
-    return with_token(found.strip(), f"secret {namespace}/{name}")
+    found, where = hub.value(question, here, names(question), KEY)
+    return with_token(found.strip(), where)
 
 
-def of_the_profile(question: Asked, here: Here) -> Json:
-    """The token for a ClusterProfile that says nothing to its plugin."""
+def names(question: Asked) -> tuple[str, ...]:
+    """What the Secret may be called."""
+    if question.config is not None:
+        return (question.text("clusterName", required=True),)
     if question.profile is None:
         raise PluginError(
             "missing ExecCredential.Spec.Cluster.Config; give the cluster the extension "
             "client.authentication.k8s.io/exec with a clusterName"
         )
-    namespace, name = question.profile
-    cluster = here.hub()
-    places = ((cluster.namespace, name), (namespace, f"{name}-credentials"))
-    for at, secret in places:
-        if (data := cluster.secret(at, secret)) is not None:
-            found = hub.text_in(data, f"{at}/{secret}", KEY)
-            return with_token(found.strip(), f"secret {at}/{secret}")
-    looked = " and ".join(f"{at}/{secret}" for at, secret in places)
-    raise PluginError(f"failed to get secret for ClusterProfile {namespace}/{name}: no {looked}")
+    _, name = question.profile
+    return name, f"{name}-credentials"
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from knfleet.access.resolver import (
 from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import decode
 from knfleet.kube.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
-from knfleet.plugins import execcredential
+from knfleet.plugins import execcredential, permission
 from testbed.fakes.certificates import Authority
 from testbed.fakes.fleet import V1, profile
 
@@ -218,6 +218,16 @@ def test_no_profile_passes_itself_off_as_another():
     assert env_of(resolve(found, [Provider("test", EXEC, env_policy="Replace")])) == {
         "HOME": "/tmp"
     }
+
+
+@pytest.mark.parametrize("policy", ["AppendIfNotExists", "Replace"])
+def test_no_profile_permits_itself_secrets_of_other_namespaces(policy: Any):
+    """That is for the provider file to say, or for the environment of the process."""
+    found = extended(envs={permission.VARIABLE: "*", "TENANT": "one"})
+
+    access = resolve(found, [Provider("test", EXEC, env_policy=policy)])
+
+    assert env_of(access) == {"HOME": "/tmp", "TENANT": "one"}
 
 
 def env_of(access: Access) -> dict[str, str]:

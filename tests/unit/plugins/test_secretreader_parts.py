@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from knfleet.plugins import hub
-from knfleet.plugins.execcredential import PluginError, answer, asked, end_of, with_token
+from knfleet.plugins import hub, permission
+from knfleet.plugins.execcredential import Asked, PluginError, answer, asked, end_of, with_token
 from knfleet.plugins.kubeconfig_secretreader import load, status_of, user_of
 from testbed.fakes.certificates import Authority
 
@@ -86,6 +86,33 @@ def test_a_field_that_is_missing_or_wrong_is_named(config: dict[str, Any], words
 
     with pytest.raises(PluginError, match=words):
         question.text("clusterName", required=True)
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "found"),
+    [
+        ("", "", ["team-a"]),
+        ("", "team-a", ["team-a"]),
+        ("operator", "", ["team-a", "operator"]),
+        ("other, operator", "other", ["other"]),
+        ("*", "kube-system", ["kube-system"]),
+        ("other", "operator", []),
+        ("", "operator", []),
+        (",", "operator", []),
+    ],
+)
+def test_secrets_of_other_namespaces_are_read_where_the_environment_lists_them(
+    listed: str, named: str, found: list[str]
+) -> None:
+    """The profile's own namespace comes first; a refusal says what to do."""
+    question = Asked(V1, {"namespace": named}, ("team-a", "cluster1"))
+    environ = {permission.VARIABLE: listed}
+
+    if found:
+        assert [*permission.namespaces(question, environ, "operator")] == found
+        return
+    with pytest.raises(PluginError, match="list operator in KNFLEET_SECRET_NAMESPACES"):
+        permission.namespaces(question, environ, "operator")
 
 
 def test_a_token_tells_its_own_end() -> None:
