@@ -128,5 +128,6 @@ class Desk:
             await actions.act(wish, manifest, resource, patch=patch, clients=clients)
             session.said = f"Done: {actions.sentence(wish, manifest)}."
         except actions.NotDone as error:
+            session.doubt()
             session.said = str(error)
         return web.Response(status=303, headers={"Location": request.path.rpartition("/")[0]})

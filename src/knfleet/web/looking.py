@@ -73,6 +73,8 @@ class Looking:
         """The chain as it was when it was last opened."""
         self.opened_for = ""
         self.wake = asyncio.Event()
+        self.rights: tuple[bool, bool] | None = None
+        """Whether the viewer may see Events, and what is on the target."""
 
     @property
     def manifest(self) -> Object | None:
@@ -138,6 +140,7 @@ class Looking:
     def problem(self, error: KubeError) -> str:
         """Why there are no Events."""
         if isinstance(error, Forbidden):
+            self.session.doubt()
             return f"You may not list events in {self.key.namespace}."
         return f"Events cannot be read: {error}."
 
@@ -161,6 +164,15 @@ class Looking:
             return chain, f"{chain.install.target} does not answer within {LOOK_SECONDS:g} s."
         except KubeError as error:
             return chain, str(error)
+
+    async def may_go_on(self) -> bool:
+        """Whether the viewer has the same rights as when this was last asked."""
+        client, place, before = self.session.client, self.key.namespace, self.rights
+        self.rights = await asyncio.gather(
+            may(client, "list", EVENTS, place),
+            may(client, "get", self.resource, place, subresource=OBJECTS),
+        )
+        return before in (None, self.rights)
 
     async def not_allowed(self) -> str:
         """Why the viewer may not see what is on the target; empty when they may."""

@@ -51,6 +51,10 @@ class Session(Struct, eq=False):
         said, self.said = self.said, ""
         return said
 
+    def doubt(self) -> None:
+        """Have the hub asked again what the user may see, because it refused something."""
+        self.seen_at = float("-inf")
+
     def allows(self, csrf: str) -> bool:
         """Whether a form is one that we gave to this user."""
         return hmac.compare_digest(self.csrf.encode(), csrf.encode())

@@ -11,6 +11,8 @@ from knfleet.knative.settings import SettingError
 
 PORT = 8787
 IDLE_SECONDS = 1800.0
+RIGHTS_SECONDS = 30.0
+"""How long it is believed what somebody may see."""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -30,6 +32,7 @@ class WebSettings(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     """Names under which the server may be asked, beside those of this machine."""
     idle_seconds: float = IDLE_SECONDS
+    rights_seconds: float = RIGHTS_SECONDS
 
     @property
     def is_local(self) -> bool:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
-from knfleet.kube.errors import Unauthorized
+from knfleet.kube.errors import KubeError, Unauthorized
 from knfleet.web import drawing, views
 from knfleet.web.feed import Feed
 from knfleet.web.live import Live
@@ -16,12 +16,12 @@ from knfleet.web.pages import Page
 from knfleet.web.places import Place, place_of
 from knfleet.web.sessions import STREAMS, Session, Sessions
 from knfleet.web.settings import WebSettings
-from knfleet.web.sight import sight_of
+from knfleet.web.sight import Sight, sight_of
 from knfleet.web.streaming import stream
 from knfleet.web.views import Build, Forms
 
-SIGHT_SECONDS = 30.0
-"""How long it is believed what somebody may see."""
+LONGEST_SECONDS = 60.0
+"""How long a stream goes on without an answer to what its viewer may see."""
 SESSION = web.RequestKey("session", Session)
 KEPT = "public, max-age=31536000, immutable"
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -85,18 +85,20 @@ class Site:
         response.enable_compression()
         return response
 
-    async def look(self, session: Session) -> bool:
-        """See to it that it is known what somebody may see; whether that changed."""
-        if session.is_owner or self.sessions.clock() - session.seen_at < SIGHT_SECONDS:
-            return False
-        before = session.sight
+    async def look(self, session: Session) -> None:
+        """See to it that it is known what somebody may see."""
+        if session.is_owner or self.age(session) < self.settings.rights_seconds:
+            return
         try:
             session.sight = await sight_of(session.client, self.feed.namespaces())
         except Unauthorized:
             await self.sessions.close(session)
             raise web.HTTPUnauthorized(text="Your token is not valid any more.") from None
         session.seen_at = self.sessions.clock()
-        return session.sight != before
+
+    def age(self, session: Session) -> float:
+        """For how long it has been known what somebody may see."""
+        return self.sessions.clock() - session.seen_at
 
     def looking(self, place: Place, session: Session) -> Looking | None:
         """What must be known beside the fleet, for pages about one installation."""
@@ -109,16 +111,17 @@ class Site:
         if looking is not None:
             forms = Forms(session.csrf if self.settings.actions else "")
             return partial(self.install, looking, forms)
-        return partial(self.shared, place, session)
+        # By value: viewers who see the same share the page, and one of them may see more later.
+        return partial(self.shared, place, session.sight)
 
     def install(self, looking: Looking, forms: Forms) -> Page | None:
         """The page of an installation."""
         about = looking.about()
         return None if about is None else views.install(about, forms)
 
-    def shared(self, place: Place, session: Session) -> Page | None:
+    def shared(self, place: Place, sight: Sight) -> Page | None:
         """A page that is the same for all who see the same."""
-        fleet = self.feed.fleet(session.sight)
+        fleet = self.feed.fleet(sight)
         if place.name == "overview":
             return views.overview(fleet, place)
         if place.name == "versions":
@@ -138,29 +141,36 @@ class Site:
         looking = self.looking(place, session)
         if looking is not None:
             await looking.look()
+            if not session.is_owner:
+                await looking.may_go_on()
         key = (place, session.sight) if looking is None else looking
         with self.live.channel(key, self.build(place, session, looking)) as channel:
             if channel is None:
                 raise web.HTTPNotFound(text=NOT_THERE)
-            going_on = partial(self.may_go_on, session)
-            sending = stream(request, channel, self.live, may_go_on=going_on)
+            going_on = partial(self.may_go_on, session, session.sight, looking)
+            every = self.settings.rights_seconds
+            sending = stream(request, channel, self.live, may_go_on=going_on, every_seconds=every)
             session.streams += 1
             try:
                 return await (sending if looking is None else beside(looking, sending))
             finally:
                 session.streams -= 1
 
-    async def may_go_on(self, session: Session) -> bool:
+    async def may_go_on(self, session: Session, sight: Sight, looking: Looking | None) -> bool:
         """Whether a stream still shows what its viewer may see."""
         if not self.sessions.is_open(session):
             return False
         if session.is_owner:
             # Whoever started the dashboard may leave it on a screen.
             self.sessions.find(session.id)
+            return True
         try:
-            return not await self.look(session)
+            await self.look(session)
+            return session.sight == sight and (looking is None or await looking.may_go_on())
         except web.HTTPUnauthorized:
             return False
+        except KubeError:
+            return self.age(session) < LONGEST_SECONDS
 
 
 async def beside(

@@ -1,5 +1,6 @@
 """Who sees and does what follows the RBAC of a real hub."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -12,6 +13,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
 from knfleet.web.process import informers
+from knfleet.web.sessions import Session
 from knfleet.web.settings import WebSettings
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
@@ -131,6 +133,84 @@ async def test_somebody_sees_the_namespaces_in_which_they_may_list(running: Runn
     assert b"KnativeEventing" not in sent
 
 
+def session_of(running: Running, name: str) -> Session:
+    """The session of an account."""
+    sessions = running.dashboard.sessions.sessions.values()
+    (found,) = [each for each in sessions if each.user.endswith(f":{name}")]
+    return found
+
+
+async def test_a_viewer_is_shown_nothing_by_the_rights_of_another(running: Running, hub: RealHub):
+    """Two who saw the same share a drawing; one who gets more rights has another from then on."""
+    few = rule("knativeservings", "list")
+    tokens = [await hub.account(name, few, inside="knative-serving") for name in ("jim", "kim")]
+    async with running.visitor(key=False) as jim, running.visitor(key=False) as kim:
+        for visitor, token in zip((jim, kim), tokens, strict=True):
+            await login(visitor, token)
+        async with jim.get("/live?at=/&rev=old") as first, kim.get("/live?at=/&rev=old") as second:
+            for answer in (first, second):
+                await answer.content.readuntil(b"\n\n")
+            await hub.account("jim", rule("knativeeventings", "list"))
+            session_of(running, "jim").seen_at = float("-inf")
+
+            async def sees_more() -> bool:
+                return "knative-eventing/cluster-001" in await text(jim, "/")
+
+            await until(sees_more, "jim sees more")
+            eventing = Key("knative-eventing", "cluster-001")
+            await hub.say(EVENTINGS, eventing, dashboards.lost("not for kim"))
+            await hub.say(SERVINGS, ONE, dashboards.lost("for both"))
+            sent = b""
+            while b"for both" not in sent:
+                sent += await asyncio.wait_for(second.content.readuntil(b"\n\n"), 30)
+
+    assert b"not for kim" not in sent
+    assert b"knative-eventing/cluster" not in sent
+
+
+LISTS = rule("knativeservings", "list")
+SEES_OBJECTS = rule("knativeservings/objects", "get")
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after"),
+    [
+        ("/", [LISTS], [rule("knativeeventings", "list")]),
+        (CR, [LISTS], [rule("knativeeventings", "list")]),
+        (CR, [LISTS, SEES_OBJECTS], [LISTS]),
+    ],
+)
+async def test_rights_that_are_taken_away_end_streams_of_a_busy_dashboard(
+    hub: RealHub, path: str, before: list[Object], after: list[Object]
+):
+    """All of a session's, however much is sent on them; the page is loaded again by the browser."""
+    settings = WebSettings(port=free_port(), login=True, rights_seconds=0.2)
+    token = await hub.account("leo", *before)
+    async with (
+        dashboards.running(hub.connection, settings) as busy,
+        busy.visitor(key=False) as visitor,
+    ):
+        await login(visitor, token)
+        address = f"/live?at={path}&rev=old"
+        async with visitor.get(address) as first, visitor.get(address) as second:
+            await hub.account("leo", *after)
+            sent = [b"", b""]
+            for number in range(200):
+                await hub.say(SERVINGS, ONE, dashboards.lost(f"busy {number}"))
+                for index, answer in enumerate((first, second)):
+                    if b"event: ended" not in sent[index] and not answer.content.at_eof():
+                        sent[index] += await next_event(answer)
+                if all(b"event: ended" in each for each in sent):
+                    break
+
+    assert all(each.endswith(b"event: ended\ndata: {}\n\n") for each in sent)
+
+
+async def next_event(answer: aiohttp.ClientResponse) -> bytes:
+    """What a stream sends next."""
+    return await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 30)
+
+
 async def test_events_are_read_with_the_viewers_rights(running: Running, hub: RealHub):
     """Who may not list them is told so."""
     token = await hub.account("carol", rule("*", "list"))
@@ -214,7 +294,8 @@ async def test_a_kubeconfig_with_few_rights_shows_what_it_may(hub: RealHub):
         running.visitor() as visitor,
     ):
         page = await text(visitor, "/")
+        door = running.dashboard.door
+        await until(lambda: "system:serviceaccount:default:ivy" in door.owner, "ivy is known")
 
     assert "knative-serving/cluster-001" in page
     assert "The dashboard may not list knativeeventings" in page
-    assert "system:serviceaccount:default:ivy" in running.dashboard.door.owner
