@@ -13,7 +13,7 @@ from knfleet.api.core import (
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.nudging import LABEL
 from knfleet.apply.parts import items, part
@@ -194,6 +194,62 @@ async def test_a_schema_that_is_not_structural_is_named_until_it_is_mended(
     additional(tmp_path / "more.yaml", definition("things", "Thing"), one)
     await hub.ready(SERVINGS, "1.23.0")
     assert await hub.exists(THINGS, "one")
+
+
+async def test_manifests_without_serving_are_refused_and_nothing_is_deleted(
+    knative_hub: Hub, small: Operator, tmp_path: Path
+) -> None:
+    """One wrong address must not cost a running installation."""
+    hub = knative_hub
+    await hub.create(SERVINGS, version="1.23", ingress={})
+    await hub.ready(SERVINGS, "1.23.0")
+    file = tmp_path / "wrong.yaml"
+    file.write_text(dump_all([config_map("wrong", "default"), deployment("wrong")]))
+
+    await hub.change(SERVINGS, manifests=[{"URL": str(file)}])
+
+    said = await hub.says(SERVINGS, "InstallSucceeded", "webhook deployment not found in manifest")
+    assert str(file) in said
+    assert await hub.exists(DEPLOYMENTS, "controller")
+    assert not await hub.exists(DEPLOYMENTS, "wrong")
+    await hub.change(SERVINGS, manifests=None)
+    await hub.ready(SERVINGS, "1.23.0")
+
+
+async def test_most_workloads_go_only_for_manifests_of_the_same_component(
+    knative_hub: Hub, small: Operator, tmp_path: Path
+) -> None:
+    """The definitions of Eventing alone do not replace Eventing; a part of it may be left out."""
+    hub = knative_hub
+    names = ("eventing-webhook", "eventing-controller", "more")
+    every = [deployment(name) for name in names]
+    file = tmp_path / "eventing.yaml"
+    file.write_text(dump_all(labelled(*every)))
+    await hub.create(EVENTINGS, version="1.23", manifests=[{"URL": str(file)}])
+    await hub.ready(EVENTINGS, "1.23")
+
+    file.write_text(dump_all(labelled(definition("things", "Thing"))))
+    await hub.change(EVENTINGS, config={"look": {"again": "1"}})
+
+    said = await hub.says(
+        EVENTINGS, "InstallSucceeded", "eventing-webhook deployment not found in manifest"
+    )
+    assert all(f"Deployment knative-eventing/{name}" in said for name in names)
+    assert not await hub.exists(CRDS, "things.example.com")
+    for name in names:
+        assert await hub.exists(DEPLOYMENTS, name, "knative-eventing")
+
+    file.write_text(dump_all(labelled(every[0])))
+    await hub.change(EVENTINGS, config={"look": {"again": "2"}})
+    await hub.ready(EVENTINGS, "1.23")
+    await hub.tells("Pruned", "eventing-controller")
+
+
+def labelled(*manifests: Object) -> list[Object]:
+    """Objects as Eventing's release labels its own."""
+    for each in manifests:
+        each["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/name": "knative-eventing"}
+    return list(manifests)
 
 
 async def test_what_another_tool_owned_is_taken_and_said_once(

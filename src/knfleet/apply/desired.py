@@ -17,7 +17,7 @@ from knfleet.apply import marks
 from knfleet.apply.changes import Failure, Why
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.parts import part
-from knfleet.apply.refs import CLUSTER_ROLE, Ref
+from knfleet.apply.refs import CLUSTER_ROLE, GroupKind, Ref
 
 Kinds = Mapping[tuple[str, str], Resource]
 """How each `apiVersion` and kind is addressed; what is not in it, the cluster does not serve."""
@@ -86,6 +86,11 @@ class DesiredSet(Struct, frozen=True):
     def refs(self) -> frozenset[Ref]:
         """Every object that is wanted, whether it can be had or not."""
         return frozenset(self.objects) | {failure.ref for failure in self.rejected}
+
+    @property
+    def resources(self) -> dict[GroupKind, Resource]:
+        """How each kind of object is addressed."""
+        return {ref.group_kind: each.resource for ref, each in self.objects.items()}
 
 
 def defined_kinds(objects: Iterable[Object]) -> dict[tuple[str, str], Resource]:

@@ -253,6 +253,10 @@ class Engine:
         async with self.turn:
             return await self.pruner.prune(await self.desired(objects))
 
+    async def losses(self, objects: Sequence[Object]) -> list[Ref]:
+        """The workloads that a prune would delete, if those are most of the set's."""
+        return await self.pruner.losses(await self.desired(objects))
+
     async def uninstall(self) -> ChangeSet:
         """Delete all members; CRDs stay, and Namespaces that were there before."""
         async with self.turn:

@@ -44,6 +44,8 @@ WORKLOADS = frozenset(
         GroupKind("batch", "Job"),
     }
 )
+RUNNING = WORKLOADS - {GroupKind("batch", "CronJob"), GroupKind("batch", "Job")}
+"""Workloads that run all the time."""
 REMOVAL_OF: dict[GroupKind, Removal] = {
     **dict.fromkeys(WEBHOOK_CONFIGURATIONS, Removal.WEBHOOKS),
     GroupKind("apiregistration.k8s.io", "APIService"): Removal.WEBHOOKS,
@@ -131,6 +133,13 @@ def prune(members: Iterable[Member], wanted: Collection[Ref], applyset: ApplySet
                 pass
     ordered = {step: tuple(each) for step, each in removals.items() if each}
     return Pruning(ordered, tuple(released))
+
+
+def losses(members: Iterable[Member], pruning: Pruning) -> list[Ref]:
+    """The running workloads that a prune deletes, if those are most of them."""
+    lost = [each.ref for each in pruning.members if each.ref.group_kind in RUNNING]
+    running = [each for each in members if each.ref.group_kind in RUNNING]
+    return lost if 2 * len(lost) > len(running) else []
 
 
 def removal_of(observed: Observed) -> Removal:

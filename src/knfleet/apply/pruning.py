@@ -12,7 +12,7 @@ from knfleet.apply.desired import DesiredSet
 from knfleet.apply.inventory import Inventory
 from knfleet.apply.observed import observe
 from knfleet.apply.parents import Parents
-from knfleet.apply.prune import Fate, Member, Pruning, fate, prune
+from knfleet.apply.prune import RUNNING, Fate, Member, Pruning, fate, losses, prune
 from knfleet.apply.readiness import State, health
 from knfleet.apply.refs import JOB, GroupKind, Ref
 from knfleet.apply.refusals import refusal
@@ -55,9 +55,9 @@ class Pruner:
         parent = await self.parents.read()
         if not parent.is_marked:
             return ChangeSet()
-        known = {each.ref.group_kind: each.resource for each in desired.objects.values()}
         unclear = parent.inventory.kinds - self.clean_kinds(wanted)
-        members, unseen = await self.members(replace(parent.inventory, kinds=unclear), known)
+        inventory = replace(parent.inventory, kinds=unclear)
+        members, unseen = await self.members(inventory, desired.resources)
         pruning = prune(members, wanted, self.applyset)
         result = ChangeSet.of(unseen) + await self.carry_out(pruning, "Background")
         if result.settled:
@@ -66,6 +66,16 @@ class Pruner:
             await self.parents.change(lambda _: with_home(narrow, self.applyset.key.namespace))
             self.pruned = wanted
         return result
+
+    async def losses(self, desired: DesiredSet) -> list[Ref]:
+        """The workloads that a prune would delete, if those are most of them."""
+        parent = await self.parents.read()
+        if not parent.is_marked:
+            return []
+        kinds = parent.inventory.kinds & RUNNING
+        inventory = replace(parent.inventory, kinds=kinds)
+        members, _ = await self.members(inventory, desired.resources)
+        return losses(members, prune(members, desired.refs, self.applyset))
 
     def clean_kinds(self, wanted: frozenset[Ref]) -> frozenset[GroupKind]:
         """Kinds of which watches know all members, and none that must go.

@@ -161,6 +161,11 @@ class Installation:
         self.applied.set()
         return changes
 
+    async def losses(self, objects: Sequence[Object]) -> list[Ref]:
+        """The workloads that a prune would delete, if those are most of them."""
+        await self.root()
+        return await self.engine.losses(objects)
+
     def watch_all(self) -> None:
         """Watch everything that was applied, from now on."""
         self.watch.follow(self.resources)

@@ -60,6 +60,14 @@ def left_text(changes: ChangeSet) -> str:
     return f"{count} {noun} left: {'; '.join(parts)}"
 
 
+def losses_text(shortfall: str, lost: Iterable[Ref]) -> str:
+    """Why manifests that are not the installed component do not replace it."""
+    return (
+        f"{shortfall}; with it {', '.join(told(map(str, lost)))} would be deleted, so nothing is"
+        " changed: give the manifests of the component, or delete the custom resource"
+    )
+
+
 def told(texts: Iterable[str]) -> list[str]:
     """Some texts, and how many more there are."""
     every = list(texts)

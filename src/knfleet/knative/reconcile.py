@@ -42,7 +42,7 @@ from knfleet.knative.tombstones import Tombstones
 from knfleet.knative.uninstalling import Uninstaller
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
 from knfleet.kube.informer import Informer
-from knfleet.release.errors import FetchFailed, NotEligible, ReleaseError
+from knfleet.release.errors import BadManifest, FetchFailed, NotEligible, ReleaseError
 from knfleet.release.migration import check_migration
 from knfleet.render.errors import RenderError
 from knfleet.runtime.controller import Again
@@ -234,6 +234,8 @@ class Reconciler:
         installation = self.installations.of(record, manifest, target)
         rendering = await self.renderer.render(cr, installation)
         self.reporter.tell_warnings(record, manifest, rendering)
+        if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
+            raise BadManifest(messages.losses_text(rendering.shortfall, lost))
         if rendering.version not in (said.status.version, record.announced):
             said.installing(f"applying {len(rendering.objects)} objects of {rendering.version}")
             await self.reporter.report(record, manifest, said)

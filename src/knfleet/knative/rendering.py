@@ -18,7 +18,7 @@ from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
-from knfleet.release.bundle import Bundle
+from knfleet.release.bundle import Bundle, shortfall
 from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases
 from knfleet.render.pingsource import NAME as PING_SOURCE
@@ -36,6 +36,8 @@ class Rendering(Struct, frozen=True):
     version: str
     paths: tuple[str, ...]
     rendered: Rendered
+    shortfall: str = ""
+    """What every release of the component has, and these objects lack."""
 
     @property
     def objects(self) -> list[Object]:
@@ -90,7 +92,10 @@ class Renderer:
             minimum_kubernetes=self.minimum_kubernetes,
         )
         rendered = await self.rendered(cr, bundle, objects, facts)
-        place.rendering = kept(before, made_from, bundle, rendered)
+        lack = shortfall(bundle.manifests, cr.component) if cr.spec.manifests else ""
+        place.rendering = kept(
+            before, Rendering(made_from, bundle.version, bundle.paths, rendered, lack)
+        )
         return place.rendering
 
     async def rendered(
@@ -131,10 +136,8 @@ async def live(client: Client, wanted: list[Need]) -> dict[Need, Object]:
     return found
 
 
-def kept(
-    before: Rendering | None, made_from: tuple[object, ...], bundle: Bundle, rendered: Rendered
-) -> Rendering:
+def kept(before: Rendering | None, now: Rendering) -> Rendering:
     """The new rendering, with the old list where it says the same: nobody prepares it again."""
-    if before is not None and before.rendered == rendered:
-        rendered = before.rendered
-    return Rendering(made_from, bundle.version, bundle.paths, rendered)
+    if before is not None and before.rendered == now.rendered:
+        return replace(now, rendered=before.rendered)
+    return now

@@ -26,7 +26,7 @@ from knfleet.apply.refusals import reason_of
 from knfleet.apply.removal import other_set
 from knfleet.knative.claims import holder, same
 from knfleet.knative.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
-from knfleet.knative.messages import denials_text
+from knfleet.knative.messages import denials_text, losses_text
 from knfleet.knative.rendering import Renderer
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
@@ -110,6 +110,8 @@ class Planner:
         async with target_of(self.hub, subject.manifest, self.providers) as client:
             seen = await prospect(client, subject, self.renderer, hub_uid=world.hub_uid)
             trials = await tried(client, seen.plan.steps, blank.namespace)
+        if seen.rendering.shortfall and seen.lost:
+            problems.append(Problem(losses_text(seen.rendering.shortfall, seen.lost)))
         problems += [Problem(*told(each)) for each in hindrances(seen, trials)]
         return msgspec.structs.replace(
             blank,

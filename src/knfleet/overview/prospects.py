@@ -21,7 +21,7 @@ from knfleet.apply.inventory import ApplySet
 from knfleet.apply.observed import Observed
 from knfleet.apply.parts import part
 from knfleet.apply.plan import Plan
-from knfleet.apply.prune import Member, Pruning, prune
+from knfleet.apply.prune import Member, Pruning, losses, prune
 from knfleet.apply.refs import Ref
 from knfleet.knative.eventing import EVENTING
 from knfleet.knative.kinds import Kind, profile_of, uid_of, was_installed
@@ -68,6 +68,8 @@ class Prospect(Struct, frozen=True):
     pruning: Pruning
     unseen: tuple[Failure, ...] = ()
     """What we were not let look at."""
+    lost: tuple[Ref, ...] = ()
+    """The workloads that would be deleted, if those are most of them."""
 
 
 class Place:
@@ -105,7 +107,9 @@ async def prospect(
     pruning = prune(members, desired.refs, engine.applyset)
     every = seen.objects | {each.ref: each.observed for each in members}
     failures = [each for each in hidden if isinstance(each, Failure)]
-    return Prospect(rendering, desired, every, plan, pruning, (*seen.failures, *failures))
+    unseen = (*seen.failures, *failures)
+    lost = tuple(losses(members, pruning))
+    return Prospect(rendering, desired, every, plan, pruning, unseen, lost)
 
 
 async def engine_for(client: Client, subject: Subject, hub_uid: str) -> Engine:
@@ -129,8 +133,7 @@ async def members_of(
     """All objects that belong to the installation now."""
     parent = engine.parents.parent or await engine.parents.read()
     if parent.is_marked:
-        known = {each.ref.group_kind: each.resource for each in desired.objects.values()}
-        return await engine.pruner.members(parent.inventory, known)
+        return await engine.pruner.members(parent.inventory, desired.resources)
     if subject.live is not None and uid_of(subject.live) and was_installed(subject.live):
         return await engine.pruner.sweep()
     return [], []

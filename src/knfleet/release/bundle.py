@@ -8,10 +8,13 @@ from knfleet.api.knative import Component
 from knfleet.api.meta import Object, api_group
 from knfleet.release.errors import BadManifest
 from knfleet.release.layout import COMPONENTS
-from knfleet.release.manifest import Manifest
+from knfleet.release.manifest import NAME_LABEL, Manifest
 from knfleet.release.version import LATEST, minor_of, parse, prefixed
 
 Manifests = tuple[Manifest, ...]
+
+CORE: dict[Component, str] = {"serving": "webhook", "eventing": "eventing-webhook"}
+"""The Deployment that every release of a component has."""
 
 
 class Bundle(Struct, frozen=True):
@@ -94,3 +97,33 @@ def check_component(manifests: Manifests, component: Component) -> None:
             f"{origins}: the objects belong to {others.pop()}, not to {wanted}; "
             f"give the manifests of {wanted}"
         )
+
+
+def check_core(manifests: Manifests, component: Component) -> None:
+    """Raise when manifests cannot be Serving; as upstream, Eventing may be anything."""
+    if component == "serving" and not has_core(manifests, component):
+        origins = ", ".join(manifest.origin for manifest in manifests)
+        raise BadManifest(
+            f"{no_core(component)}; it was looked for in {origins}: "
+            f"give the manifests of {COMPONENTS[component]}"
+        )
+
+
+def shortfall(manifests: Manifests, component: Component) -> str:
+    """What every release of a component has, and manifests lack; empty when they are one."""
+    if not has_core(manifests, component):
+        return no_core(component)
+    wanted = COMPONENTS[component]
+    if not any(stamp.component == wanted for each in manifests for stamp in each.parsed.stamps):
+        return f"no object in the manifest has the label {NAME_LABEL}: {wanted}"
+    return ""
+
+
+def has_core(manifests: Manifests, component: Component) -> bool:
+    """Whether manifests have the Deployment that every release of a component has."""
+    return any(CORE[component] in manifest.parsed.deployments for manifest in manifests)
+
+
+def no_core(component: Component) -> str:
+    """What upstream says of manifests that are not its component."""
+    return f"{CORE[component]} deployment not found in manifest"

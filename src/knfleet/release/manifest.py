@@ -32,6 +32,8 @@ class Parsed(Struct, frozen=True):
 
     count: int
     stamps: tuple[Stamp, ...]
+    deployments: tuple[str, ...]
+    """Names of the Deployments."""
     objects: Raw
 
 
@@ -73,7 +75,9 @@ def parse(content: bytes, origin: str) -> Parsed:
     objects = [member for document in documents for member in members(document)]
     for position, manifest in enumerate(objects, 1):
         check_object(manifest, f"{origin}: object {position}")
-    return Parsed(len(objects), stamps(objects), Raw(msgspec.json.encode(objects)))
+    return Parsed(
+        len(objects), stamps(objects), deployments(objects), Raw(msgspec.json.encode(objects))
+    )
 
 
 def members(document: Object) -> list[Object]:
@@ -112,3 +116,12 @@ def stamps(objects: list[Object]) -> tuple[Stamp, ...]:
             name = str(meta.get("name", ""))
             found.setdefault((component, version), Stamp(name, component, version))
     return tuple(found.values())
+
+
+def deployments(objects: list[Object]) -> tuple[str, ...]:
+    """The names of the Deployments among objects."""
+    return tuple(
+        str(manifest["metadata"].get("name", ""))
+        for manifest in objects
+        if manifest["kind"] == "Deployment"
+    )

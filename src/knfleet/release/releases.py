@@ -12,7 +12,13 @@ from urllib.parse import unquote, urlsplit
 from knfleet.api.knative import Component, Knative, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.overrides import ManifestSource
-from knfleet.release.bundle import Bundle, Manifests, check_component, check_content
+from knfleet.release.bundle import (
+    Bundle,
+    Manifests,
+    check_component,
+    check_content,
+    check_core,
+)
 from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import FetchRefused, NotAvailable, ReleaseError
 from knfleet.release.fetch import SCHEMES, Downloads, shown
@@ -60,7 +66,10 @@ class Releases:
         additional, additional_path = await self.additional(knative, version)
         plugins, recorded = await asyncio.to_thread(self.plugins, knative, version)
         paths = [path, additional_path, ",".join(recorded)]
-        return Bundle(version, main, plugins, additional, tuple(filter(None, paths)))
+        bundle = Bundle(version, main, plugins, additional, tuple(filter(None, paths)))
+        if knative.spec.manifests:
+            check_core(bundle.manifests, knative.component)
+        return bundle
 
     async def main(self, knative: Knative, version: str) -> tuple[Manifests, str]:
         """The component's own manifests, and where they were."""

@@ -15,7 +15,7 @@ from knfleet.apply.fields import FieldSet, Missing, uncovered
 from knfleet.apply.inventory import Inventory
 from knfleet.apply.observed import Observed, observe, slim
 from knfleet.apply.plan import Context, Verdict, decide, make_plan
-from knfleet.apply.prune import Member, Removal, prune
+from knfleet.apply.prune import Member, Removal, losses, prune
 from knfleet.apply.refs import Ref
 from knfleet.apply.waves import Wave
 from tests.support.objects import (
@@ -471,3 +471,17 @@ def test_removal_goes_the_other_way() -> None:
     ]
     assert [each.ref.kind for each in pruning.released] == ["CustomResourceDefinition"]
     assert pruning.second_look == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lost"),
+    [("", "abc"), ("a", "bc"), ("ab", ""), ("abc", ""), ("x", "abc")],
+)
+def test_a_prune_tells_when_most_workloads_would_go(wanted: str, lost: str) -> None:
+    """Jobs come and go, and do not count."""
+    every = desired_set(*map(deployment, "abc"), job("j"), job("k"), config_map("c"))
+    members = [Member(each.resource, seen(each.manifest)) for each in every.objects.values()]
+
+    pruning = prune(members, desired_set(*map(deployment, wanted)).refs, SET)
+
+    assert "".join(ref.name for ref in losses(members, pruning)) == lost

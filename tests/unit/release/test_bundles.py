@@ -7,11 +7,13 @@ from aiohttp import web
 
 from knfleet.api.meta import Object
 from knfleet.kube.yaml import dump_all
+from knfleet.release.bundle import shortfall
 from knfleet.release.errors import BadManifest, FetchRefused, NotAvailable
 from knfleet.release.releases import Releases
 from tests.unit.release.test_downloads import serving as answering
 from tests.unit.release.tree import (
     config_map,
+    core,
     eventing,
     release,
     releases,
@@ -197,12 +199,12 @@ async def test_a_plugin_that_is_not_there_is_an_error(there: Releases, root: Pat
 async def test_a_plugin_that_is_not_there_does_not_matter_to_own_manifests(
     there: Releases, tmp_path: Path
 ):
-    file = write(tmp_path / "own.yaml", config_map("own"))
+    file = write(tmp_path / "own.yaml", config_map("own"), core("webhook"))
     kourier = {"kourier": {"enabled": True}}
 
     bundle = await there.load(serving(version="1.24", manifests=urls(file), ingress=kourier))
 
-    assert names(bundle.objects()) == ["own"]
+    assert names(bundle.objects()) == ["own", "webhook"]
     assert bundle.paths == (str(file),)
 
 
@@ -211,7 +213,7 @@ async def test_a_plugin_that_is_not_there_does_not_matter_to_own_manifests(
 
 async def test_own_manifests_replace_the_release(there: Releases, tmp_path: Path):
     one = write(tmp_path / "v1.23" / "one.yaml", config_map("one", version="1.23.0"))
-    write(tmp_path / "more" / "b.yaml", config_map("b"))
+    write(tmp_path / "more" / "b.yaml", core("webhook"))
     write(tmp_path / "more" / "a.yml", config_map("a"))
     write(tmp_path / "more" / "below" / "c.yaml", config_map("c"))
     (tmp_path / "more" / "README.md").write_text("not a manifest")
@@ -219,26 +221,26 @@ async def test_own_manifests_replace_the_release(there: Releases, tmp_path: Path
 
     bundle = await there.load(serving(version="1.23", manifests=urls(*given)))
 
-    assert names(bundle.objects()) == ["one", "a", "b", "one"]
+    assert names(bundle.objects()) == ["one", "a", "webhook", "one"]
     assert bundle.paths == (f"{one},{tmp_path}/more,file://{one}",)
 
 
 async def test_a_comma_separates_several_in_one(there: Releases, tmp_path: Path):
     one = write(tmp_path / "one.yaml", config_map("one"))
-    two = write(tmp_path / "two.yaml", config_map("two"))
+    two = write(tmp_path / "two.yaml", core("webhook"))
 
     bundle = await there.load(serving(version="1.23", manifests=urls(f"{two},{one}")))
 
-    assert names(bundle.objects()) == ["two", "one"]
+    assert names(bundle.objects()) == ["webhook", "one"]
 
 
 async def test_a_list_is_taken_apart(there: Releases, tmp_path: Path):
-    listed = {"apiVersion": "v1", "kind": "List", "items": [config_map("a"), config_map("b")]}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [config_map("a"), core("webhook")]}
     file = write(tmp_path / "list.yaml", listed)
 
     bundle = await there.load(serving(version="1.23", manifests=urls(file)))
 
-    assert names(bundle.objects()) == ["a", "b"]
+    assert names(bundle.objects()) == ["a", "webhook"]
 
 
 async def test_manifests_of_another_minor_version_are_refused(there: Releases, tmp_path: Path):
@@ -258,6 +260,46 @@ async def test_manifests_of_the_other_component_are_refused(there: Releases, roo
 
     with pytest.raises(BadManifest, match="belong to knative-eventing, not to knative-serving"):
         await there.load(serving(version="1.23", manifests=urls(folder)))
+
+
+async def test_manifests_that_hold_no_serving_are_refused(there: Releases, tmp_path: Path):
+    """Upstream's words; the Deployment may be among the additional manifests, as there."""
+    wrong = write(tmp_path / "wrong.yaml", config_map("wrong"))
+    right = write(tmp_path / "right.yaml", core("webhook"))
+
+    with pytest.raises(
+        BadManifest, match="webhook deployment not found in manifest; it was"
+    ) as caught:
+        await there.load(serving(version="1.23", manifests=urls(wrong)))
+    found = await there.load(
+        serving(version="1.23", manifests=urls(wrong), additionalManifests=urls(right))
+    )
+    other = await there.load(eventing(version="1.23", manifests=urls(wrong)))
+
+    assert str(wrong) in str(caught.value)
+    assert names(found.objects()) == ["wrong", "webhook"]
+    assert names(other.objects()) == ["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "lack"),
+    [
+        ([config_map("a")], "eventing-webhook deployment not found in manifest"),
+        ([core("webhook")], "eventing-webhook deployment not found in manifest"),
+        ([core("eventing-webhook")], "has the label app.kubernetes.io/name: knative-eventing"),
+        ([core("eventing-webhook"), config_map("a", component="knative-eventing")], ""),
+    ],
+)
+async def test_a_component_is_known_by_its_webhook_and_its_label(
+    there: Releases, tmp_path: Path, objects: list[Object], lack: str
+):
+    file = write(tmp_path / "own.yaml", *objects)
+
+    bundle = await there.load(eventing(version="1.23", manifests=urls(file)))
+
+    found = shortfall(bundle.manifests, "eventing")
+    assert lack in found
+    assert bool(lack) == bool(found)
 
 
 @pytest.mark.parametrize(
@@ -280,14 +322,14 @@ async def test_addresses_are_downloaded_with_the_version_in_them(there: Releases
 
     async def handler(request: web.Request) -> web.Response:
         asked.append(request.path)
-        return web.Response(text=dump_all([config_map("far", version="1.22.1")]))
+        return web.Response(text=dump_all([config_map("far", version="1.22.1"), core("webhook")]))
 
     async with answering(handler) as server:
         wanted = serving(version="v1.22.1", manifests=urls(f"{server}/${{VERSION}}/a.yaml"))
         bundle = await there.load(wanted)
 
     assert asked == ["/v1.22.1/a.yaml"]
-    assert names(bundle.objects()) == ["far"]
+    assert names(bundle.objects()) == ["far", "webhook"]
     assert bundle.paths == (f"{server}/v1.22.1/a.yaml",)
 
 
@@ -346,7 +388,7 @@ async def test_additional_manifests_have_their_own_errors(there: Releases, tmp_p
 
 
 async def test_own_and_additional_manifests_are_recorded_apart(there: Releases, tmp_path: Path):
-    own = write(tmp_path / "own.yaml", config_map("own"))
+    own = write(tmp_path / "own.yaml", core("webhook"))
     more = write(tmp_path / "more.yaml", config_map("more"))
 
     bundle = await there.load(

@@ -35,7 +35,9 @@ def test_a_file_is_parsed_once(file: Path, tmp_path: Path):
     """The second reading takes the entry's word, whatever the YAML would say."""
     cache = ParsedCache(tmp_path / "cache")
     read(file, cache.folder)
-    planted = msgspec.json.encode({"count": 1, "stamps": [], "objects": [config_map("planted")]})
+    planted = msgspec.json.encode(
+        {"count": 1, "stamps": [], "deployments": [], "objects": [config_map("planted")]}
+    )
     cache.put(digest_of(file.read_bytes()), planted)
 
     assert read(file, cache.folder).objects() == [config_map("planted")]

@@ -21,6 +21,11 @@ def config_map(name: str, *, version: str = "", component: str = "", **data: str
     }
 
 
+def core(name: str) -> dict[str, Any]:
+    """The Deployment by which manifests are known to be those of a component."""
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
+
+
 def write(path: Path, *objects: dict[str, Any]) -> Path:
     """Write a manifest file."""
     path.parent.mkdir(parents=True, exist_ok=True)
