@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from knfleet.access.providers import ProviderFile
@@ -21,7 +22,11 @@ from knfleet.runtime.manager import Manager
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.certificates import Authority
 from testbed.fakes.cluster import Cluster
+from testbed.fakes.leanhttp import Behaviour, Served
+from testbed.fakes.leanhttp import Connection as LeanConnection
+from testbed.fakes.leanspoke import Bodies
 from testbed.fakes.server import server_context
+from testbed.fakes.sockets import loopback_socket
 from testbed.waiting import until
 
 TOKEN = "sesame-open"
@@ -35,6 +40,8 @@ QUICK = Timing(
     retry=0.05,
     retry_limit=0.1,
     plugin_retry_limit=0.2,
+    excess=0.1,
+    excess_limit=0.2,
     patience=1.0,
     look=0.05,
 )
@@ -133,6 +140,23 @@ class Fleet:
         cluster.put(NAMESPACES, {"metadata": {"name": "kube-system"}})
         self.put_profile(name, provider=provider)
         return cluster
+
+    @asynccontextmanager
+    async def lean_spoke(self, name: str) -> AsyncGenerator[Served, None]:
+        """A spoke that can be hostile, and its profile."""
+        served = Served(name, TOKEN, Bodies(), Behaviour())
+        listening = loopback_socket()
+        server = await asyncio.get_running_loop().create_server(
+            partial(LeanConnection, served),
+            sock=listening,
+            ssl=server_context(self.authority.server()),
+        )
+        self.put_profile(name, f"https://127.0.0.1:{listening.getsockname()[1]}")
+        try:
+            yield served
+        finally:
+            server.close()
+            served.behave("cut")
 
     def put_profile(self, name: str, server: str = "", **more: object) -> None:
         """Write the profile of a spoke."""

@@ -6,12 +6,14 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import cast
 from urllib.parse import parse_qs, unquote
 
 from msgspec import Struct
 
 from knfleet.api.core import CRDS, DEPLOYMENTS, JOBS
+from testbed.fakes.hostile import PROBE, harm
 from testbed.fakes.leananswers import (
     Asked,
     about_the_server,
@@ -30,7 +32,6 @@ from testbed.fakes.leanspoke import Bodies, Event, LeanSpoke, Refused, Selected,
 
 BOOKMARK_SECONDS = 60.0
 """How often watches hear that nothing happened; a real server does it about as often."""
-PROBE = "/api/v1/namespaces/kube-system"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -38,7 +39,7 @@ class Behaviour(Struct):
     """How a spoke behaves at the moment."""
 
     mode: str = "well"
-    """`well`, `cut` (connections are closed) or `hung` (nobody answers)."""
+    """`well`, `cut` (connections are closed), `hung` (nobody answers), or of `hostile.MODES`."""
     latency_seconds: float = 0.0
     ready_seconds: float = 0.05
     """How long a Deployment takes to become available."""
@@ -133,13 +134,16 @@ class Served:
 class Connection(asyncio.Protocol):
     """One connection of a client to a spoke."""
 
-    __slots__ = ("buffer", "served", "transport", "watch")
+    __slots__ = ("buffer", "is_paused", "parts", "served", "transport", "watch")
 
     def __init__(self, served: Served) -> None:
         self.served = served
         self.transport: asyncio.Transport | None = None
         self.buffer = b""
         self.watch: Watch | None = None
+        self.parts: Iterator[bytes] | None = None
+        """What is still to be sent, perhaps without end."""
+        self.is_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody connected."""
@@ -196,6 +200,10 @@ class Connection(asyncio.Protocol):
         if self.transport is None:
             return
         self.served.count(asked)
+        if (parts := harm(self.served.behaviour.mode, asked)) is not None:
+            self.parts = parts
+            self.pump()
+            return
         try:
             self.check(asked)
             code, body = self.handle(asked)
@@ -203,6 +211,26 @@ class Connection(asyncio.Protocol):
             code, body = refused.code, status_text(refused)
         if body is not None:
             self.transport.write(response(code, body))
+
+    def pump(self) -> None:
+        """Send the next part, and go on for as long as the other side reads."""
+        if self.transport is None or self.parts is None or self.is_paused:
+            return
+        part = next(self.parts, None)
+        if part is None:
+            self.parts = None
+            return
+        self.transport.write(part)
+        asyncio.get_running_loop().call_soon(self.pump)
+
+    def pause_writing(self) -> None:
+        """The other side reads too slowly."""
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        """The other side has read."""
+        self.is_paused = False
+        self.pump()
 
     def check(self, asked: Asked) -> None:
         """Refuse who has no right to be here."""

@@ -37,16 +37,22 @@ from knfleet.kube.errors import (
     KubeError,
     NetworkError,
     Throttled,
+    TooMuch,
     Unanswered,
     Unauthorized,
 )
-from knfleet.kube.options import Use
+from knfleet.kube.options import MIB, Use
 from knfleet.kube.pulse import Pulse
 from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
 
 NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
 """Why a watch breaks off when the spoke may have gone."""
+
+
+ANSWER_LIMIT_BYTES = 32 * MIB
+MEMORY_LIMIT_BYTES = 128 * MIB
+"""What one spoke may take; a thousand CRDs that were applied by kubectl take less."""
 
 
 class Session:
@@ -62,6 +68,9 @@ class Session:
             user_agent=setup.user_agent,
             observe=self,
             before_write=setup.before_write,
+            answer_limit_bytes=ANSWER_LIMIT_BYTES,
+            memory_limit_bytes=MEMORY_LIMIT_BYTES,
+            exceeded=self.exceed,
             gate=self,
         )
         connection = Connection(cluster_name(profile), access.endpoint, self.runs)
@@ -88,6 +97,10 @@ class Session:
         self.failed_with: KubeError | None = None
         self.failed: dict[str, int] = {}
         """How many tries failed in all, by reason."""
+        self.excess: TooMuch | None = None
+        """What was too much of what the spoke sent."""
+        self.excesses = 0
+        """How many sessions before this one ended by that."""
         self.woken = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -111,8 +124,10 @@ class Session:
                     await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
                     await self.stay_up()
-                else:
+                elif self.excess is None:
                     await self.pause()
+                if self.excess is not None:
+                    await self.sit_out()
         finally:
             self.end(provider_closed())  # before its client closes: users are told why
             self.pulse.close()
@@ -154,7 +169,8 @@ class Session:
             started = loop.time()
             seen = await look(self.probing, self.setup.timing.connect)
         except KubeError as error:
-            self.lose(error)
+            if self.excess is None:
+                self.lose(error)
             return
         self.latency = (loop.time() - started) / 2
         self.confirmed_at, self.cleared = loop.time(), troubles
@@ -162,6 +178,8 @@ class Session:
 
     def answered(self, seen: Seen) -> None:
         """The spoke gave all answers."""
+        if self.excess is not None:
+            return
         if self.seen is not None and self.seen.uid != seen.uid:
             self.end(replaced(self.profile, self.seen.uid, seen.uid))
             return
@@ -195,6 +213,21 @@ class Session:
         self.pulse.close()
         self.client.transport.cut()
         self.move(verdict)
+
+    def exceed(self, error: TooMuch) -> None:
+        """The spoke sent more than it may: nothing of this session is used any more."""
+        if self.excess is None and self.ended is None:
+            self.excess = error
+            self.lose(error)
+            self.hurry()
+
+    async def sit_out(self) -> None:
+        """Wait long enough that the spoke costs nobody anything, then end."""
+        timing = self.setup.timing
+        seconds = backoff(self.excesses + 1, base=timing.excess, limit=timing.excess_limit)
+        self.woken.clear()
+        await self.wait_woken(seconds)
+        self.end(AccessError(self.verdict.reason, self.verdict.message))
 
     def count_failure(self, reason: str) -> None:
         """One more try came to nothing."""
@@ -267,7 +300,8 @@ class Session:
                 self.hurry()
             return
         except KubeError as error:
-            self.lose(error)
+            if self.excess is None:
+                self.lose(error)
             return
         self.latency = loop.time() - started
         self.confirmed_at = loop.time()

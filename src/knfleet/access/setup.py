@@ -30,6 +30,9 @@ class Timing(Struct, frozen=True):
     """The longest wait after the first failure; it doubles with each further one."""
     retry_limit: float = 10.0
     plugin_retry_limit: float = 15.0
+    excess: float = 10.0
+    """The longest wait after a spoke sent too much; it doubles each time."""
+    excess_limit: float = 300.0
     patience: float = 10.0
     """How long somebody who wants to use a spoke waits for a connection that is being made."""
     look: float = 1.0

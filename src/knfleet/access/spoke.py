@@ -21,7 +21,7 @@ from knfleet.access.reasons import (
 from knfleet.access.resolver import Access
 from knfleet.access.session import Session
 from knfleet.access.setup import Setup
-from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, stale
+from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, failure, stale
 from knfleet.api.meta import ClusterName, Key
 from knfleet.kube.client import Client
 
@@ -56,6 +56,10 @@ class Spoke:
         self.session: Session | None = None
         self.sessions = 0
         self.was_connected = False
+        self.excesses = 0
+        """How many sessions in a row ended because the spoke sent too much."""
+        self.refused: Verdict | None = None
+        """How the last of them stood."""
         self.failed: dict[str, int] = {}
         """How many tries failed in sessions that are over, by reason."""
         self.past_runs = 0
@@ -160,7 +164,10 @@ class Spoke:
         """Keep one session until it ends, or there is another way in."""
         session = self.session = Session(self.profile, access, self.setup, self.tell)
         self.sessions += 1
-        if self.was_connected:
+        session.excesses = self.excesses
+        if self.refused is not None:
+            session.verdict = self.refused
+        elif self.was_connected:
             session.verdict = stale(self.profile, access.endpoint.server)
         self.tell()
         try:
@@ -176,6 +183,11 @@ class Spoke:
         finally:
             session.end(provider_closed())  # if it was cancelled before it ran
             self.was_connected = self.was_connected or session.seen is not None
+            if session.excess is not None:
+                self.excesses += 1
+                self.refused = failure(session.excess, self.profile, access)
+            else:
+                self.excesses, self.refused = 0, None
             self.failed = self.all_failed()
             self.past_runs, self.past_seconds = self.plugin_runs(), self.plugin_seconds()
             self.session = None

@@ -19,10 +19,12 @@ from knfleet.kube.errors import (
     Forbidden,
     KubeError,
     TlsFailed,
+    TooMuch,
     Unauthorized,
 )
 
 RETRY = "the next try is within 10 s"
+RETRY_EXCESS = "nothing is read from it before the next try, within 5 min"
 RETRY_PLUGIN = "it is run again within 15 s, or when the program changes"
 
 
@@ -80,27 +82,28 @@ def failure(error: KubeError, profile: Key, access: Access) -> Verdict:
     """What a failed try to reach a spoke means."""
     server = access.endpoint.server
     creating = f"ClusterProfile {profile}: failed to create remote kube client"
+    phase, reason = Phase.REFUSED, REMOTE_CLIENT_CREATION_FAILED
     match error:
         case AccessError():
-            return Verdict(Phase.REFUSED, error.reason, str(error))
+            reason, text = error.reason, str(error)
         case CredentialError():
             building = f"failed to build config from ClusterProfile {profile}"
+            reason = ACCESS_PROVIDER_FAILED
             text = f"{building}: getting credentials: {error}; {RETRY_PLUGIN}"
-            return Verdict(Phase.REFUSED, ACCESS_PROVIDER_FAILED, text)
         case Unauthorized() | Forbidden():
             what = f"{server} does not accept the credentials of access provider {access.provider}"
             text = f"{creating}: {what}: {error}; the plugin is run again within 15 s"
-            return Verdict(Phase.REFUSED, REMOTE_CLIENT_CREATION_FAILED, text)
         case TlsFailed():
             hint = "compare the profile's certificate-authority-data with the server's certificate"
             text = f"{creating}: {error}; {hint}; {RETRY}"
-            return Verdict(Phase.REFUSED, REMOTE_CLIENT_CREATION_FAILED, text)
+        case TooMuch():
+            text = f"{creating}: {server} sends more than a cluster may: {error}; {RETRY_EXCESS}"
         case ConfigError():
             text = f"{creating}: {error}; goes on when the profile changes"
-            return Verdict(Phase.REFUSED, REMOTE_CLIENT_CREATION_FAILED, text)
         case _:
+            phase = Phase.LOST
             text = f"{creating}: {server} does not answer: {error}; {RETRY}"
-            return Verdict(Phase.LOST, REMOTE_CLIENT_CREATION_FAILED, text)
+    return Verdict(phase, reason, text)
 
 
 def stale(profile: Key, server: str) -> Verdict:

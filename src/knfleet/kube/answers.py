@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from knfleet.api.meta import Object, Resource
+from knfleet.kube.budget import weight
 from knfleet.kube.errors import ApiError, BadAnswer, KubeError, error_type
 from knfleet.kube.retry import retry_after
 
@@ -31,6 +32,8 @@ class Listing(Struct, frozen=True):
 
     items: list[Object]
     resource_version: str
+    weights: list[int] = []
+    """About how much memory each of them takes; of pages only."""
 
 
 class Page(Struct, frozen=True):
@@ -39,6 +42,7 @@ class Page(Struct, frozen=True):
     items: list[Object]
     resource_version: str
     go_on: str
+    weights: list[int]
 
 
 class Cause(Struct):
@@ -100,18 +104,20 @@ async def as_page(answer: Answer, where: str, resource: Resource) -> Page:
     try:
         answered = read_list(answer.body)
         items: list[Object] = []
+        weights: list[int] = []
         budget = SLICE_BYTES
         for raw in answered.items or ():
             item = read_object(raw)
             name_kind(item, resource)
             items.append(item)
+            weights.append(weight(bytes(raw)))
             budget -= len(memoryview(raw))
             if budget < 0:
                 budget = SLICE_BYTES
                 await asyncio.sleep(0)
     except msgspec.DecodeError as error:
         raise bad_answer(answer, where) from error
-    return Page(items, answered.metadata.resource_version, answered.metadata.go_on)
+    return Page(items, answered.metadata.resource_version, answered.metadata.go_on, weights)
 
 
 def name_kind(item: Object, resource: Resource) -> None:

@@ -19,7 +19,8 @@ KubeError
 │   ├── TlsFailed            certificates do not fit
 │   ├── ProxyFailed          the proxy refused or is not there
 │   └── Interrupted          the connection ended in the middle of an answer
-├── BadAnswer              an answer that is not Kubernetes' (HTML, half a line, too large)
+├── BadAnswer              an answer that is not Kubernetes' (HTML, half a line)
+│   └── TooMuch              more than one server may send
 ├── CredentialError        no credential could be had (see `kube.execplugin`)
 └── ConfigError            a kubeconfig or in-cluster configuration that cannot be used
 """
@@ -59,6 +60,10 @@ class Interrupted(NetworkError):
 
 class BadAnswer(KubeError):
     """The answer is not one that an API server gives."""
+
+
+class TooMuch(BadAnswer):
+    """The server sent more than it may: in one answer, one list, or all together."""
 
 
 class CredentialError(KubeError):

@@ -9,7 +9,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 
 import structlog
 
@@ -71,6 +70,8 @@ class Informer:
         self.failures = 0
         self.heard = False
         self.streams_lists = True
+        self.weights: dict[Key, int] = {}
+        """How much memory each object counts."""
 
     def on_change(self, handler: Callable[[Change], None]) -> None:
         """Call a function with every change, in order; it must not block."""
@@ -90,6 +91,14 @@ class Informer:
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
+        try:
+            await self.follow_on()
+        finally:
+            self.client.transport.budget.give(sum(self.weights.values()))
+            self.weights.clear()
+
+    async def follow_on(self) -> None:
+        """Follow the collection, whatever happens."""
         while True:
             opened = time.monotonic()
             self.heard = False
@@ -104,15 +113,22 @@ class Informer:
 
     def after_end(self, opened: float) -> float:
         """How long to wait after a watch that the server ended as it should."""
-        if self.heard or time.monotonic() - opened >= QUICK_SECONDS:
+        return self.pace(opened, is_free=self.heard)
+
+    def pace(self, opened: float, *, is_free: bool) -> float:
+        """How long to wait after a watch that ended without a fault; only the first one is free."""
+        if time.monotonic() - opened >= QUICK_SECONDS:
+            self.failures = 0
             return 0
-        return self.next_backoff()
+        is_first = not self.failures
+        delay = self.next_backoff()
+        return 0 if is_free and is_first else delay
 
     def after_error(self, error: KubeError, opened: float) -> float:
         """How long to wait after a list or watch that failed, and from where to go on."""
         if isinstance(error, Expired) and self.resource_version:
             self.resource_version = ""
-            return 0
+            return self.pace(opened, is_free=True)
         if self.streams_lists and isinstance(error, BadRequest | Invalid):
             self.streams_lists = False
             return 0
@@ -121,7 +137,7 @@ class Informer:
             # and wait for a version that is in its future.
             self.resource_version = ""
         self.failing = error
-        if time.monotonic() - opened >= BACKOFF_LIMIT_SECONDS:
+        if time.monotonic() - opened >= (QUICK_SECONDS if self.heard else BACKOFF_LIMIT_SECONDS):
             self.failures = 0
         asked = getattr(error, "retry_after_seconds", None) or 0
         return max(self.next_backoff(), min(asked, BACKOFF_LIMIT_SECONDS))
@@ -143,14 +159,16 @@ class Informer:
             timeout_seconds=random.randint(*WATCH_SECONDS),  # noqa: S311 - not a secret
         ) as events:
             self.contact()
-            async for event in events:
-                self.heard = True
-                self.failures = 0
-                self.last_contact = time.monotonic()
-                if initial:
-                    initial = not self.take_initial(event, seen)
-                else:
-                    self.take(event)
+            seconds = self.client.options.list_seconds if initial else None
+            async with self.client.within(seconds, self.selection) as clock:
+                async for event in events:
+                    self.heard = True
+                    self.last_contact = time.monotonic()
+                    if not initial:
+                        self.take(event)
+                    elif self.take_initial(event, seen):
+                        initial = False
+                        clock.reschedule(None)
         if initial:
             # A server that does not know streaming lists may ignore the wish for one.
             self.streams_lists = False
@@ -166,11 +184,14 @@ class Informer:
         seen: set[Key] = set()
         version = ""
         pages = self.client.pages_of(self.selection)
-        async with aclosing(pages):
-            async for page in pages:
+        async with (
+            self.client.within(self.client.options.list_seconds, self.selection),
+            self.client.holding(self.selection, pages) as held,
+        ):
+            async for page in held:
                 self.contact()
-                for manifest in page.items:
-                    seen.add(self.put(manifest))
+                for manifest, size in zip(page.items, page.weights, strict=True):
+                    seen.add(self.put(manifest, size))
                 version = page.resource_version
         self.complete(seen, version)
 
@@ -183,7 +204,7 @@ class Informer:
         if event.type == "DELETED":
             seen.discard(self.remove(event.object))
         else:
-            seen.add(self.put(event.object))
+            seen.add(self.put(event.object, event.weight))
         return False
 
     def take(self, event: WatchEvent) -> None:
@@ -191,28 +212,40 @@ class Informer:
         if event.type == "DELETED":
             self.remove(event.object)
         elif event.type != "BOOKMARK":
-            self.put(event.object)
+            self.put(event.object, event.weight)
         self.resource_version = version_of(event.object)
 
     def complete(self, seen: set[Key], version: str) -> None:
         """A list is complete: what it did not contain is gone."""
         for key in self.store.others(seen):
+            self.weigh(key, 0)
             self.tell(self.store.remove(key))
         seen.clear()
         self.resource_version = version
         self.synced.set()
 
-    def put(self, manifest: Object) -> Key:
+    def put(self, manifest: Object, size: int = 0) -> Key:
         """Take in the state of an object."""
         key = key_of(manifest)
+        self.weigh(key, size)
         self.tell(self.store.put(key, self.trim(manifest)))
         return key
 
     def remove(self, manifest: Object) -> Key:
         """Take in that an object is gone."""
         key = key_of(manifest)
+        self.weigh(key, 0)
         self.tell(self.store.remove(key, self.trim(manifest)))
         return key
+
+    def weigh(self, key: Key, size: int) -> None:
+        """Count an object by its size, which is 0 when it is gone."""
+        where = f"{self.client.cluster}: GET {self.selection.path}"
+        self.client.transport.budget.take(size - self.weights.get(key, 0), where)
+        if size:
+            self.weights[key] = size
+        else:
+            self.weights.pop(key, None)
 
     def tell(self, change: Change | None) -> None:
         """Tell all handlers; one that fails is the worse for it, nobody else is."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName, Resource
+from knfleet.kube.errors import TooMuch
 
 MIB = 1024 * 1024
 USER_AGENT = "knfleet"
@@ -96,6 +97,10 @@ class Options(Struct, frozen=True):
     """The largest answer that is read."""
     line_limit_bytes: int = 8 * MIB
     """The largest event that is read from a watch."""
+    memory_limit_bytes: int = 1024 * MIB
+    """How much memory everything may take that is being read, listed or kept by informers."""
+    list_seconds: float = 300
+    """How long a list may take with all its pages."""
     silence_seconds: float = 100
     """A watch without even a bookmark for so long is given up; they come every 60 to 75 s."""
     user_agent: str = USER_AGENT
@@ -106,6 +111,8 @@ class Options(Struct, frozen=True):
     With `Leader.require` here, a process that lost its Lease cannot write. Not for the client that
     the leader itself renews its Lease with.
     """
+    exceeded: Callable[[TooMuch], None] = lambda _: None
+    """Told when the server sent more than the limits allow."""
     gate: Gate = OPEN
     """Asked before every attempt, except those of `Client.urgent`, which find out how things are.
 

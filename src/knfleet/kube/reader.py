@@ -3,7 +3,7 @@
 import asyncio
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
@@ -30,6 +30,8 @@ METADATA = {
     "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 }
 PAGE_ITEMS = 500
+PAGE_BYTES = 64 * 1024
+"""What a page counts beside its objects, so that there is an end of empty ones."""
 DEFAULTS = Options()
 
 
@@ -135,7 +137,7 @@ class Reader:
         while True:
             query = selection.query(limit=str(limit or ""), **place)
             page = await self.page(selection, query, deadline)
-            yield Listing(page.items, page.resource_version)
+            yield Listing(page.items, page.resource_version, page.weights)
             if not page.go_on:
                 return
             place = {"continue": page.go_on}
@@ -177,21 +179,54 @@ class Reader:
             pages = self.pages_of(
                 selection, limit=limit, resource_version=resource_version, deadline=deadline
             )
-            async with aclosing(pages):
-                async for page in pages:
+            async with self.holding(selection, pages) as held:
+                async for page in held:
                     found += page.items
                     version = page.resource_version
             return Listing(found, version)
 
+        async with self.within(deadline or self.options.list_seconds, selection):
+            try:
+                return await collect()
+            except Expired:
+                return await collect()
+
+    @asynccontextmanager
+    async def holding(
+        self, selection: Selection, pages: AsyncGenerator[Listing, None]
+    ) -> AsyncGenerator[AsyncIterator[Listing], None]:
+        """All pages of a list, which count as held until the end."""
+        where, budget = f"{self.cluster}: GET {selection.path}", self.transport.budget
+        count = 0
+
+        async def counted() -> AsyncGenerator[Listing, None]:
+            nonlocal count
+            async for page in pages:
+                size = PAGE_BYTES + sum(page.weights)
+                budget.take(size, where)
+                count += size
+                yield page
+
         try:
-            async with asyncio.timeout(deadline):
-                try:
-                    return await collect()
-                except Expired:
-                    return await collect()
+            async with aclosing(pages), aclosing(counted()) as stream:
+                yield stream
+        finally:
+            budget.give(count)
+
+    @asynccontextmanager
+    async def within(
+        self, seconds: float | None, selection: Selection
+    ) -> AsyncGenerator[asyncio.Timeout, None]:
+        """The time that all of a list may take."""
+        clock = asyncio.timeout(seconds)
+        try:
+            async with clock:
+                yield clock
         except TimeoutError as error:
+            if not clock.expired():
+                raise
             where = f"{self.cluster}: GET {selection.path}"
-            raise Unanswered(f"{where}: {deadline:g} s passed before the last page") from error
+            raise Unanswered(f"{where}: {seconds:g} s passed before the last page") from error
 
     def watch(
         self,

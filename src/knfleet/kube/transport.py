@@ -17,14 +17,15 @@ from msgspec import Struct
 from yarl import URL
 
 from knfleet.kube.answers import Answer, as_error
+from knfleet.kube.budget import Budget, weight
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
     ApiError,
-    BadAnswer,
     ConfigError,
     CredentialError,
     KubeError,
+    TooMuch,
     Unanswered,
 )
 from knfleet.kube.failures import Lost, authority, network_error
@@ -104,6 +105,7 @@ class Transport:
         self.options = options
         self.login = Login(connection.credentials, refreshed=self.refreshed)
         self.slots = Slots(options.concurrency, options.reserve)
+        self.budget = Budget(options.memory_limit_bytes, options.exceeded)
         self.rate = Rate(options.requests_per_second, options.burst)
         self.base = server_url(self.endpoint)
         self.server = authority(self.base)
@@ -304,22 +306,26 @@ class Transport:
 
     async def read(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
         """The whole answer, unless it is larger than allowed."""
-        limit = self.options.answer_limit_bytes
+        limit, where = self.options.answer_limit_bytes, self.where(call)
         body = bytearray()
-        if (response.content_length or 0) <= limit:
+        try:
+            if (response.content_length or 0) > limit:
+                self.budget.refuse(f"{where}: the answer is larger than {limit} bytes")
             async for chunk in response.content.iter_any():
+                self.budget.take(len(chunk), where)
                 body += chunk
                 if len(body) > limit:
-                    break
-            else:
-                return Answer(
-                    response.status,
-                    bytes(body),
-                    response.content_type,
-                    response.headers.get(hdrs.RETRY_AFTER),
-                )
-        response.close()
-        raise BadAnswer(f"{self.where(call)}: the answer is larger than {limit} bytes")
+                    self.budget.refuse(f"{where}: the answer is larger than {limit} bytes")
+        except TooMuch:
+            response.close()
+            raise
+        finally:
+            self.budget.give(len(body))
+        text = bytes(body)
+        self.budget.check(weight(text), where)
+        return Answer(
+            response.status, text, response.content_type, response.headers.get(hdrs.RETRY_AFTER)
+        )
 
     def opened(self) -> Pool:
         """The connections, made when they are first needed."""

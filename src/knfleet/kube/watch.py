@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.answers import excerpt, name_kind, read_status, status_error
+from knfleet.kube.budget import weight
 from knfleet.kube.errors import BadAnswer, Interrupted
 from knfleet.kube.transport import Call, Transport
 
@@ -19,6 +20,8 @@ class WatchEvent(Struct, frozen=True):
 
     type: str
     object: Object
+    weight: int = 0
+    """About how much memory it takes."""
 
     @property
     def ends_initial_events(self) -> bool:
@@ -92,9 +95,12 @@ async def open_watch(
             try:
                 async for chunk in response.content.iter_any():
                     for line in lines.feed(chunk):
-                        yield event_of(line, where, resource)
+                        size = weight(line)
+                        transport.budget.check(size, where)
+                        event = event_of(line, where, resource)
+                        yield WatchEvent(event.type, event.object, size)
             except TooLong:
-                raise BadAnswer(f"{where}: an event is larger than {limit} bytes") from None
+                transport.budget.refuse(f"{where}: an event is larger than {limit} bytes")
             if lines.rest.strip():
                 raise Interrupted(f"{where}: the watch ended in the middle of an event")
 

@@ -1,0 +1,52 @@
+"""How much of what one server sends may be in memory at once.
+
+A server that sends without end must cost the process, and thereby all other clusters, no more than
+a fixed amount. What counts is the memory that a text takes once it is decoded, which may be twenty
+times its length.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from knfleet.kube.errors import TooMuch
+
+NODE_BYTES = 64
+"""About what a value takes beside its text."""
+
+
+def weight(text: bytes) -> int:
+    """About how many bytes of memory a JSON text takes when it is decoded."""
+    values = text.count(b",") + text.count(b"{") + text.count(b"[")
+    return len(text) + NODE_BYTES * values
+
+
+class Budget:
+    """Counts what is held of one server's answers."""
+
+    def __init__(self, limit: int, exceeded: Callable[[TooMuch], None]) -> None:
+        self.limit = limit
+        self.exceeded = exceeded
+        self.held = 0
+
+    def take(self, count: int, where: str) -> None:
+        """Hold more; raises `TooMuch` when that is more than allowed."""
+        self.held += count
+        if self.held > self.limit:
+            self.held -= count
+            mib = self.limit / (1024 * 1024)
+            self.refuse(f"{where}: the answers take more than {mib:g} MiB of memory")
+
+    def give(self, count: int) -> None:
+        """Hold less."""
+        self.held -= count
+
+    def check(self, count: int, where: str) -> None:
+        """Raise `TooMuch` when there is no room for so much more."""
+        self.take(count, where)
+        self.give(count)
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Tell that the server sent too much."""
+        error = TooMuch(problem)
+        self.exceeded(error)
+        raise error
