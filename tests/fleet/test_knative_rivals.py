@@ -1,8 +1,10 @@
 """Two custom resources of a kind for one cluster: the first installs, the second waits."""
 
-from knfleet.api.core import DEPLOYMENTS
+from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
+from knfleet.apply import marks
+from knfleet.kube.client import Client, Options
 from testbed.operators import Hub, Operator
 
 
@@ -33,6 +35,37 @@ async def test_a_second_one_is_refused_owns_nothing_and_takes_over(
     await hub.ready(SERVINGS, "1.23.0", "third")
     found = await hub.client.get(DEPLOYMENTS, "controller", "knative-serving")
     assert found["metadata"]["ownerReferences"][0]["name"] == "third"
+
+
+async def test_copies_that_users_made_of_objects_stay(knative_hub: Hub, small: Operator) -> None:
+    """Marks and all: neither an upgrade nor a removal deletes them, and an Event names them."""
+    hub = knative_hub
+    await hub.create(SERVINGS, version="1.22", ingress={})
+    await hub.ready(SERVINGS, "1.22.0")
+    await copy(hub, "only-1.22", "mine")
+
+    await hub.change(SERVINGS, version="1.23")
+    await hub.ready(SERVINGS, "1.23.0")
+    await hub.tells("NotRemoved", "ConfigMap knative-serving/mine")
+    await copy(hub, "only-1.23", "mine-too")
+    await hub.delete(SERVINGS)
+    await hub.gone(SERVINGS)
+
+    await hub.tells("NotRemoved", "ConfigMap knative-serving/mine-too")
+    for name in ("mine", "mine-too"):
+        found = await hub.client.get(CONFIG_MAPS, name, "knative-serving")
+        assert marks.PART_OF not in found["metadata"]["labels"]
+        assert "ownerReferences" not in found["metadata"]
+    assert not await hub.exists(CONFIG_MAPS, "only-1.23")
+
+
+async def copy(hub: Hub, name: str, new: str) -> None:
+    """Copy a ConfigMap as users do: all that it says, under another name."""
+    found = await hub.client.get(CONFIG_MAPS, name, "knative-serving")
+    gone = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
+    meta = {field: value for field, value in found["metadata"].items() if field not in gone}
+    async with Client(hub.lent.connection, Options(manager="kubectl-create")) as user:
+        await user.create(CONFIG_MAPS, {**found, "metadata": {**meta, "name": new}})
 
 
 async def test_those_that_cannot_be_installed_do_not_stop_others(

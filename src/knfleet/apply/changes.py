@@ -65,6 +65,8 @@ class Change(Struct, frozen=True):
     """Fields that had been changed by others since we applied them."""
     adopted: bool = False
     """Whether it was the Go operator's until now."""
+    copied: bool = False
+    """Whether somebody else made it, with our label on it, and so keeps it."""
 
 
 class Failure(Struct, frozen=True):

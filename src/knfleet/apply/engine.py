@@ -251,7 +251,7 @@ class Engine:
         asks the cluster nothing.
         """
         async with self.turn:
-            return await self.pruner.prune(await self.desired(objects))
+            return await self.pruner.prune(await self.desired(objects), self.owners)
 
     async def losses(self, objects: Sequence[Object]) -> list[Ref]:
         """The workloads that a prune would delete, if those are most of the set's."""
@@ -262,7 +262,7 @@ class Engine:
         async with self.turn:
             self.ledger.records.clear()
             self.prepared = None
-            return await self.pruner.uninstall()
+            return await self.pruner.uninstall(self.owners)
 
 
 def stopped(step: Step) -> Outcome:

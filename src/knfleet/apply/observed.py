@@ -36,6 +36,14 @@ class Observed(Struct, frozen=True):
         return bool(self.deleted_at)
 
     @property
+    def is_ours(self) -> bool:
+        """Whether we have written it: labels and annotations may be copied, field managers not."""
+        return any(
+            entry.get("manager") == marks.MANAGER and not entry.get("subresource")
+            for entry in self.managed
+        )
+
+    @property
     def own(self) -> FieldSet:
         """The fields that we own by having applied them."""
         return set_of(self.own_entry)

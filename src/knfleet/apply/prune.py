@@ -1,8 +1,9 @@
 """What must be deleted, and in which order.
 
 Never deleted: CRDs, because all objects of their kind would go with them; Namespaces that we did
-not create, or that hold the parent of the set; anything that does not carry the label of the set.
-Those that stay are released: they lose the label, so that a later set can have them.
+not create, or that hold the parent of the set; anything that does not carry the label of the set,
+or carries it as a copy of one of our objects that somebody else made. Those that stay are released:
+they lose the label, so that a later set can have them.
 """
 
 from collections.abc import Collection, Iterable
@@ -107,7 +108,7 @@ def fate(observed: Observed, wanted: Collection[Ref], applyset: ApplySet) -> Fat
     ref = observed.ref
     if observed.part_of != applyset.id or ref in wanted or ref == applyset.ref:
         return Fate.KEEP
-    if ref.group_kind == CRD:
+    if ref.group_kind == CRD or not observed.is_ours:
         return Fate.RELEASE
     if ref.group_kind == NAMESPACE and not may_delete_namespace(observed, applyset):
         return Fate.RELEASE

@@ -11,12 +11,15 @@ is late, see `collecting`.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from knfleet.api.core import CLUSTER_ROLES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
 from knfleet.apply.collecting import FOREGROUND, Collector, in_the_way
+from knfleet.apply.desired import Owners
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.observed import Observed
 from knfleet.apply.prune import Member, Pruning, Removal, is_ghost
@@ -51,10 +54,10 @@ class Remover:
             gone_seconds=deadlines.gone_seconds,
         )
 
-    async def remove(self, pruning: Pruning, propagation: str) -> ChangeSet:
+    async def remove(self, pruning: Pruning, propagation: str, owners: Owners) -> ChangeSet:
         """Delete and release, one step after the other."""
         outcomes: list[Outcome] = list(
-            await asyncio.gather(*(self.release(member) for member in pruning.released))
+            await asyncio.gather(*(self.release(each, owners) for each in pruning.released))
         )
         for step, members in pruning.removals.items():
             how = propagation if step == Removal.WORKLOADS else "Background"
@@ -90,8 +93,8 @@ class Remover:
                     return None
                 if observed.deleting:
                     return await self.collect(member.resource, observed)
-                if observed.part_of != self.applyset.id:
-                    return Failure(member.ref, Why.OTHER_SET, other_set(observed), "delete")
+                if problem := self.objection(observed):
+                    return Failure(member.ref, Why.OTHER_SET, problem, "delete")
                 if await self.try_delete(member.resource, observed, propagation):
                     return None
                 observed = await self.sight.get(member.resource, member.ref.key)
@@ -99,6 +102,12 @@ class Remover:
             return refusal(member.ref, error, "delete")
         message = "it changes faster than it can be deleted"
         return Failure(member.ref, Why.CONFLICT, message, "delete")
+
+    def objection(self, observed: Observed) -> str:
+        """Why an object is not ours to delete; empty when it is."""
+        if observed.part_of != self.applyset.id:
+            return other_set(observed)
+        return "" if observed.is_ours else "no field manager of it is ours, so it is left alone"
 
     async def collect(self, resource: Resource, observed: Observed) -> Outcome | None:
         """Help an object that is being deleted, if it needs it; what it waits for, if we know."""
@@ -158,21 +167,40 @@ class Remover:
             return []
         return [manifest for manifest in found.values() if uid_of(manifest) in uids]
 
-    async def release(self, member: Member) -> Outcome:
+    async def release(self, member: Member, owners: Owners) -> Outcome:
         """Let an object stay, without our marks, so that another set can have it."""
-        gone = {marks.APPLIED_HASH: None, marks.CREATED_BY: None}
-        patch: Object = {
-            "metadata": {"uid": member.observed.uid, "labels": {marks.PART_OF: None}}
-            | {"annotations": gone}
-        }
         self.ledger.forget([member.ref])
         try:
-            await self.client.patch(member.resource, member.ref.key, patch)
+            if not member.observed.is_ours:
+                return await self.release_copy(member, owners)
+            await self.client.patch(member.resource, member.ref.key, unmarked(member))
         except (NotFound, Conflict):
-            return Change(member.ref, Action.RELEASED)
+            pass  # it is gone, or another one by now
         except KubeError as error:
             return refusal(member.ref, error, "patch")
         return Change(member.ref, Action.RELEASED)
+
+    async def release_copy(self, member: Member, owners: Owners) -> Outcome:
+        """Leave a copy to whoever made it, without our owners: it would be collected after them."""
+        key, uid = member.ref.key, member.observed.uid
+        for _ in range(ATTEMPTS):
+            found = await self.client.list(
+                *(member.resource, key.namespace),
+                fields=f"metadata.name={key.name}",
+                metadata_only=True,
+            )
+            meta: Object = found.items[0]["metadata"] if found.items else {}
+            if meta.get("uid") != uid:
+                return Change(member.ref, Action.RELEASED)
+            kept = [
+                each for each in meta.get("ownerReferences") or () if each["uid"] not in owners.uids
+            ]
+            version = {"ownerReferences": kept, "resourceVersion": meta["resourceVersion"]}
+            with suppress(Conflict):
+                await self.client.patch(member.resource, key, unmarked(member, **version))
+                return Change(member.ref, Action.RELEASED, copied=True)
+        message = "it changes faster than our label can be taken off"
+        return Failure(member.ref, Why.CONFLICT, message, "patch")
 
     async def second_look(self, names: Iterable[str]) -> list[Outcome]:
         """Delete ClusterRoles that the aggregation controller brought back after their deletion.
@@ -220,6 +248,13 @@ def blocks(step: Removal, outcome: Outcome) -> bool:
     if isinstance(outcome, Failure):
         return outcome.why == Why.UNANSWERED
     return isinstance(outcome, Pending) and step == Removal.CUSTOM
+
+
+def unmarked(member: Member, **meta: Any) -> Object:
+    """The patch that takes our marks off an object, and does more to its metadata."""
+    marked = {"annotations": {marks.APPLIED_HASH: None, marks.CREATED_BY: None}}
+    labels = {"labels": {marks.PART_OF: None}}
+    return {"metadata": {"uid": member.observed.uid, **labels, **marked, **meta}}
 
 
 def refs_of(outcomes: Iterable[Outcome]) -> set[Ref]:

@@ -13,6 +13,7 @@ from knfleet.api.conditions import (
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.changes import Action, ChangeSet
+from knfleet.apply.marks import PART_OF
 from knfleet.apply.refs import Ref
 from knfleet.apply.repair import Repair
 from knfleet.knative.kinds import Kind, policy_problem
@@ -120,6 +121,17 @@ class Reporter:
             text = f"{len(gone)} objects that are no longer wanted were deleted: "
             self.events.normal(manifest, "Pruned", text + ", ".join(told(gone)))
             log.info("pruned", changes=str(changes))
+        self.tell_copies(manifest, changes)
+
+    def tell_copies(self, manifest: Object, changes: ChangeSet) -> None:
+        """Tell which objects were not deleted because others made them."""
+        copies = [str(change.ref) for change in changes.changes if change.copied]
+        if copies:
+            text = (
+                f"{', '.join(told(copies))}: not deleted, because another client made it as a copy"
+                f" of an object of ours; the label {PART_OF} was taken off"
+            )
+            self.events.warning(manifest, "NotRemoved", text)
 
     def tell_repair(self, manifest: Object, repair: Repair) -> None:
         """Tell what others changed, and that it is repaired; or that they do not leave it."""

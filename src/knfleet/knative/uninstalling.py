@@ -120,6 +120,7 @@ class Uninstaller:
         except DecodeError:
             legacy = []
         changes = await uninstall(installation, legacy)
+        self.reporter.tell_copies(manifest, changes)
         if changes.settled and target.root is not None:
             await remove_anchor(installation)
         log.info("uninstalled", changes=str(changes))

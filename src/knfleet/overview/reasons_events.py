@@ -102,10 +102,12 @@ EVENTS: dict[str, Explanation] = {
     ),
     "NotRemoved": Explanation(
         "The custom resource was let go without removing anything, because the place on the target"
-        " belongs to another hub.",
+        " belongs to another hub. Or single objects were not removed: they carry the operator's"
+        " label, but no field manager of theirs is the operator, as with a copy that somebody made"
+        " of one of its objects. The label was taken off.",
         (HISTORY,),
-        "Nothing, when that hub manages the cluster now. Otherwise remove Knative from the cluster"
-        " by hand.",
+        "Nothing, when that hub manages the cluster now, or the named objects are meant to stay."
+        " Otherwise remove Knative from the cluster, or the named objects, by hand.",
         EVENT,
     ),
     "Orphaned": Explanation(

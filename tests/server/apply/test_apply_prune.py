@@ -16,9 +16,10 @@ from knfleet.api.core import (
     SECRETS,
     SERVICES,
 )
-from knfleet.api.meta import ClusterName, Key, Object
+from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Why
+from knfleet.apply.desired import Owners
 from knfleet.apply.engine import Engine
 from knfleet.apply.inventory import Inventory, read_parent
 from knfleet.apply.observed import observe
@@ -109,6 +110,55 @@ async def test_what_others_marked_or_that_lost_our_mark_is_left_alone(
     assert await bench.exists(CONFIG_MAPS, "given")
     assert await bench.exists(CONFIG_MAPS, "lost")
     assert await bench.exists(SECRETS, "unrelated")
+
+
+async def copied(bench: Bench, stranger: Client, resource: Resource, name: str) -> None:
+    """Have a stranger copy an object under the name `copy`, marks and owners included."""
+    found = await bench.get(resource, name)
+    meta = {
+        field: found["metadata"][field]
+        for field in ("namespace", "labels", "annotations", "ownerReferences")
+        if field in found["metadata"]
+    }
+    rest = {field: value for field, value in found.items() if field not in ("status", "spec")}
+    if resource == DEPLOYMENTS:
+        rest["spec"] = found["spec"]
+    await stranger.create(resource, {**rest, "metadata": {**meta, "name": "copy"}})
+
+
+@pytest.mark.parametrize("leave", ["prune", "uninstall"])
+async def test_a_copy_that_somebody_made_is_left_to_them(
+    bench: Bench, stranger: Client, leave: str
+) -> None:
+    """Its label says that it is ours, and nobody of us wrote it: it loses label and owner."""
+    owner = await bench.client.create(CONFIG_MAPS, config_map("owner"))
+    engine = Engine(bench.client, SET, owners=Owners(owner), deadlines=QUICK)
+    kinds = {CONFIG_MAPS: "c", DEPLOYMENTS: "d", CLUSTER_ROLES: "r", NAMESPACES: "n"}
+    kept = [config_map("kept")]
+    old = [config_map("c"), deployment("d"), cluster_role("r"), namespace("n")]
+    assert (await engine.apply([*kept, *old])).settled
+    for resource, name in kinds.items():
+        await copied(bench, stranger, resource, name)
+
+    if leave == "prune":
+        await engine.apply(kept)
+        changes = await engine.prune(kept)
+    else:
+        changes = await engine.uninstall()
+
+    assert changes.settled, (changes.failures, changes.pending)
+    assert {"c", "d", "r", "n"} <= {ref.name for ref in changes.deleted}
+    assert [each.ref.kind for each in changes.changes if each.copied] == [
+        "ConfigMap",
+        "Namespace",
+        "Deployment",
+        "ClusterRole",
+    ]
+    for resource in kinds:
+        meta = (await bench.get(resource, "copy"))["metadata"]
+        assert marks.PART_OF not in meta.get("labels", {})
+        assert "ownerReferences" not in meta
+        assert "deletionTimestamp" not in meta
 
 
 async def test_an_uninstall_leaves_crds_and_the_namespaces_of_others(
