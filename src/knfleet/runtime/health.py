@@ -11,7 +11,9 @@ from functools import partial
 
 from aiohttp import web
 
+from knfleet.runtime.admission import Limits
 from knfleet.runtime.binding import Bind
+from knfleet.runtime.listener import Listener
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 
@@ -22,8 +24,11 @@ CLOSE_SECONDS = 1.0
 class Health:
     """A small HTTP server."""
 
-    def __init__(self, bind: Bind, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, bind: Bind, metrics: Metrics | None = None, *, limits: Limits | None = None
+    ) -> None:
         self.bind = bind
+        self.limits = limits or Limits()
         self.metrics = metrics
         self.health: dict[str, Check] = {}
         self.readiness: dict[str, Check] = {}
@@ -33,18 +38,14 @@ class Health:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=CLOSE_SECONDS)
-        await runner.setup()
+        listener = Listener(self.app(), self.limits, CLOSE_SECONDS)
         try:
-            site = web.TCPSite(runner, self.bind.host, self.bind.port)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            self.address = (host, port)
+            host, port = self.address = await listener.open(self.bind.host, self.bind.port)
             self.listening.set()
             log.info("serving health and metrics", host=host, port=port)
-            await asyncio.Event().wait()
+            await listener.run()
         finally:
-            await runner.cleanup()
+            await listener.close()
 
     def app(self) -> web.Application:
         """What is served, also for a server that serves more."""

@@ -6,19 +6,20 @@
 import asyncio
 import contextlib
 
+from knfleet.runtime.admission import Admission, Limits
 from knfleet.runtime.binding import Bind
 from knfleet.runtime.logs import log
 
 PATHS = ("/healthz", "/readyz")
-READ_SECONDS = 5.0
 LONGEST_HEAD = 8192
 
 
 class Liveness:
     """Answers as long as the event loop turns."""
 
-    def __init__(self, bind: Bind) -> None:
+    def __init__(self, bind: Bind, *, limits: Limits | None = None) -> None:
         self.bind = bind
+        self.admission = Admission(limits or Limits())
         self.address: tuple[str, int] | None = None
         """Where it listens, once it does."""
         self.listening = asyncio.Event()
@@ -26,7 +27,7 @@ class Liveness:
     async def run(self) -> None:
         """Serve until cancelled."""
         host, port = self.bind.host, self.bind.port
-        server = await asyncio.start_server(serve, host, port, limit=LONGEST_HEAD)
+        server = await asyncio.start_server(self.serve, host, port, limit=LONGEST_HEAD)
         self.address = server.sockets[0].getsockname()[:2]
         self.listening.set()
         log.info("serving health", host=host, port=port)
@@ -35,16 +36,21 @@ class Liveness:
         finally:
             server.close()
 
-
-async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request, and close the connection."""
-    broken = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-    with contextlib.suppress(*broken):
-        async with asyncio.timeout(READ_SECONDS):
-            head = await reader.readuntil(b"\r\n\r\n")
-            writer.write(answer(head))
-            await writer.drain()
-    writer.close()
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, and close the connection."""
+        address = str(writer.get_extra_info("peername", ("",))[0])
+        guest = self.admission.admit(address, writer.transport.abort)
+        broken = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+        try:
+            with contextlib.suppress(*broken):
+                async with asyncio.timeout(self.admission.limits.header_seconds if guest else 0):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(answer(head))
+                    await writer.drain()
+        finally:
+            if guest is not None:
+                self.admission.leave(guest)
+            writer.close()
 
 
 def answer(head: bytes) -> bytes:

@@ -1,12 +1,15 @@
 """The dashboard as a part of a process: it listens, and ends when the process does."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
+from knfleet.runtime.admission import Limits
+from knfleet.runtime.listener import Listener
 from knfleet.runtime.logs import log
 from knfleet.web import drawing, guard
 from knfleet.web.forms import Desk
@@ -20,6 +23,11 @@ from knfleet.web.site import NOT_THERE, SESSION, Site
 
 CLOSE_SECONDS = 2.0
 LONGEST_FORM = 64 * 1024
+FORM_SECONDS = 30.0
+"""How long a form may take to arrive and to be dealt with."""
+CONNECTIONS = 600
+"""Every page that can be open has one, and some are about to be."""
+PER_ADDRESS = 200
 OPEN = ("/login", "/enter", "/static/")
 """What is answered to everybody."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -54,11 +62,11 @@ class Dashboard:
     async def run(self) -> None:
         """Serve until cancelled."""
         await asyncio.to_thread(drawing.prepare)
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=CLOSE_SECONDS)
-        await runner.setup()
+        listener = Listener(self.app(), self.limits(), CLOSE_SECONDS)
         try:
-            await self.listen(runner)
+            tls = await self.listen(listener)
             async with asyncio.TaskGroup() as group:
+                group.create_task(listener.run(tls))
                 group.create_task(self.sources.feed.run())
                 group.create_task(self.site.live.run())
                 group.create_task(self.sessions.run())
@@ -67,20 +75,25 @@ class Dashboard:
         finally:
             self.site.live.end()
             self.sources.feed.close()
-            await runner.cleanup()
+            await listener.close()
 
-    async def listen(self, runner: web.AppRunner) -> None:
-        """Begin to answer; raises `SettingError` when that cannot be."""
+    async def listen(self, listener: Listener) -> ssl.SSLContext | None:
+        """Take the address; raises `SettingError` when that cannot be."""
         settings = self.settings
-        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=tls_context(settings))
+        tls = tls_context(settings)
         try:
-            await site.start()
+            host, port = self.address = await listener.open(settings.host, settings.port)
         except OSError as error:
             raise not_free(settings, error) from error
-        host, port = runner.addresses[0][:2]
-        self.address, self.desk.port = (host, port), port
+        self.desk.port = port
         log.info("serving the dashboard", host=host, port=port, login=settings.login)
         self.listening.set()
+        return tls
+
+    def limits(self) -> Limits:
+        """What of the server one address may take; a proxy has all visitors behind it."""
+        each = CONNECTIONS if self.settings.plain else PER_ADDRESS
+        return Limits(connections=CONNECTIONS, per_address=each)
 
     def app(self) -> web.Application:
         """What is served."""
@@ -99,7 +112,10 @@ class Dashboard:
                 if session is None:
                     return self.stranger(request)
                 request[SESSION] = session
-            return await handler(request)
+            async with asyncio.timeout(FORM_SECONDS if request.method == "POST" else None):
+                return await handler(request)
+        except TimeoutError:
+            return self.failed(request, 408, "The form took too long; load the page again.")
         except web.HTTPException as error:
             if error.status < 400:
                 raise

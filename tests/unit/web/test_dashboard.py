@@ -11,7 +11,10 @@ from knfleet.api.core import EVENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.knative.kinds import PAUSED, TRIGGER
+from knfleet.web.server import CONNECTIONS, PER_ADDRESS
 from knfleet.web.sessions import STREAMS
+from knfleet.web.settings import WebSettings
+from testbed.fakes.sockets import free_port
 from tests.support import dashboards
 from tests.support.dashboards import Running
 from tests.unit.web.conftest import FakeHub
@@ -362,3 +365,16 @@ def an_event(reason: str, message: str) -> Object:
         "message": message,
         "lastTimestamp": dashboards.MOMENT,
     }
+
+
+@pytest.mark.parametrize(("plain", "each"), [(False, PER_ADDRESS), (True, CONNECTIONS)])
+async def test_one_address_takes_a_part_of_the_connections(
+    fake_hub: FakeHub, plain: bool, each: int
+):
+    """All of them behind a proxy, which has every visitor's."""
+    settings = WebSettings(port=free_port(), login=True, plain=plain)
+    async with dashboards.running(fake_hub.connection, settings) as running:
+        limits = running.dashboard.limits()
+
+    assert (limits.connections, limits.per_address) == (CONNECTIONS, each)
+    assert limits.header_seconds < 60
