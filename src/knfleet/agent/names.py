@@ -6,7 +6,7 @@ import string
 
 from msgspec import Struct
 
-from knfleet.api.cluster import NAME_PATTERN, agent_user
+from knfleet.api.cluster import NAME_PATTERN, RESERVED_NAMES, RESERVED_PREFIX, agent_user
 
 AGENT_LETTERS = 5
 LONGEST_NAME = 63
@@ -41,3 +41,10 @@ def name_problem(name: str) -> str:
     if name in SYSTEM_NAMES or name.startswith(SYSTEM_PREFIXES):
         return "it is the name of a system namespace; choose another"
     return ""
+
+
+def new_name_problem(name: str) -> str:
+    """Why a cluster that is not known yet cannot have this name; empty when it can."""
+    if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIX):
+        return "it is reserved, for something else is called so; choose another"
+    return name_problem(name)

@@ -82,6 +82,21 @@ TAINT_KEY = (
     r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
 )
 
+ALL_AGENTS = "managed-clusters"
+"""The name that a cluster must never have: its own group would be that of all agents."""
+RESERVED_NAMES = (
+    ALL_AGENTS,
+    # Parts of the names of roles, users and groups, of ours and of add-ons.
+    *("registration", "work", "access", "bootstrap", "cluster", "addon"),
+    # Secrets, of which there is one named after the cluster beside each of its profiles.
+    *("bootstrap-hub-kubeconfig", "hub-kubeconfig-secret", "external-managed-kubeconfig"),
+    *("signer-secret", "work-driver-config"),
+    # Namespaces of Knative.
+    *("knative-serving", "knative-eventing", "knative-operator"),
+)
+"""Names that a new cluster cannot have, because something else is called so."""
+RESERVED_PREFIX = "knfleet-"
+
 CLUSTER_RULES: list[dict[str, str]] = [
     {
         "rule": f"self.metadata.name.size() <= 63 && self.metadata.name.matches('{NAME_PATTERN}')",

@@ -117,9 +117,9 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 def check(options: dict[str, Any]) -> None:
     """Refuse what cannot be, before anything is done."""
-    from knfleet.agent.names import name_problem
+    from knfleet.agent.names import new_name_problem
 
-    if problem := name_problem(options["cluster"]):
+    if problem := new_name_problem(options["cluster"]):
         raise click.UsageError(f"--cluster-name {options['cluster']}: {problem}")
     if options["auth"] != "csr":
         known = LATER.get(options["auth"], "there is no such way; use csr")

@@ -101,7 +101,7 @@ def crds_for(place: str) -> "list[Object]":
 
 def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
     """What `init` applies, or for a cluster what `join` applies, but for what holds a token."""
-    from knfleet.agent.names import name_problem
+    from knfleet.agent.names import new_name_problem
     from knfleet.cli.fleet import image_from
     from knfleet.fleet.deploying import HubPlan, cluster_manager, hub_deployment
     from knfleet.fleet.installing import hub_objects
@@ -111,7 +111,7 @@ def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
     if not cluster:
         plan = HubPlan(image=image)
         return [*hub_objects(plan.namespace), cluster_manager(plan), hub_deployment(plan)]
-    if problem := name_problem(cluster):
+    if problem := new_name_problem(cluster):
         raise click.UsageError(f"--cluster-name {cluster}: {problem}")
     objects = home_objects(JoinPlan(cluster=cluster, bootstrap=b"", image=image))
     return [each for each in objects if each["kind"] != "Secret"]

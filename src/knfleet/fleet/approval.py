@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from knfleet.api.cluster import (
     AGENT_NAME,
+    ALL_AGENTS,
     ALLOW_REREGISTRATION,
     AUTO_ACCEPTED,
     CLUSTER_NAME_LABEL,
@@ -87,8 +88,8 @@ def examine(manifest: Object) -> Request | Refusal:
     spec: Object = manifest.get("spec") or {}
     labels: dict[str, str] = manifest["metadata"].get("labels") or {}
     cluster = labels.get(CLUSTER_NAME_LABEL, "")
-    if not cluster:
-        return Refusal(f"it has no label {CLUSTER_NAME_LABEL}")
+    if cluster in ("", ALL_AGENTS):
+        return Refusal(f"it has no label {CLUSTER_NAME_LABEL} with the name of a cluster")
     if spec.get("signerName") != SIGNER:
         return Refusal(f"its signer is not {SIGNER}")
     usages: set[str] = set(spec.get("usages") or [])

@@ -8,6 +8,7 @@ from typing import Any
 
 from knfleet.api.cluster import (
     ACCEPTED,
+    ALL_AGENTS,
     API_FINALIZER,
     AVAILABLE,
     CLEANUP_FINALIZER,
@@ -85,7 +86,9 @@ class Clusters:
         error: ApiError | None = None
         settled = True
         try:
-            if cluster.spec.hub_accepts_client:
+            if cluster.name == ALL_AGENTS:
+                await self.registration.refuse(cluster)
+            elif cluster.spec.hub_accepts_client:
                 await self.registration.admit(cluster)
             else:
                 settled = await self.registration.hold_off(cluster)
@@ -182,6 +185,16 @@ def acceptance(cluster: ManagedCluster, error: ApiError | None) -> StandardCondi
     """What the hub says about having accepted a cluster; None while nobody decided."""
     if cluster.metadata.deleting:
         return None
+    if cluster.name == ALL_AGENTS:
+        return StandardCondition(
+            type=ACCEPTED,
+            status="False",
+            reason="ReservedName",
+            message=(
+                "The name is reserved: what this cluster may do, all would. Delete the"
+                " ManagedCluster, and have the cluster join by another name."
+            ),
+        )
     if not cluster.spec.hub_accepts_client:
         if find(cluster.status.conditions, ACCEPTED) is None:
             return None

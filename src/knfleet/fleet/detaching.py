@@ -14,7 +14,7 @@ from knfleet.api.cluster import (
     FORCE_DETACH,
     ManagedCluster,
 )
-from knfleet.api.core import ROLE_BINDINGS, SECRETS
+from knfleet.api.core import CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
 from knfleet.api.hub import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
@@ -24,6 +24,7 @@ from knfleet.api.work import APPLIED_WORKS
 from knfleet.apply.parts import part
 from knfleet.apply.waiting import Collection, follow
 from knfleet.fleet.applying import NotInTime, called, gone, remove_all
+from knfleet.fleet.grants import OLD_SHARED_ROLES
 from knfleet.fleet.invitations import TOKEN_SECRET
 from knfleet.fleet.joining import EXTERNAL_SECRET, JoinPlan, home_objects, managed_objects
 from knfleet.fleet.reaching import BRIEF
@@ -198,6 +199,7 @@ async def remove_traces(client: Client) -> list[str]:
         *((CSRS, each) for each in ours),
         *((ROLE_BINDINGS, each) for each in bindings.items),
         (SECRETS, token),
+        *((CLUSTER_ROLES, {"metadata": {"name": name}}) for name in OLD_SHARED_ROLES),
     ]
     removed: list[str] = []
     for resource, each in traces:

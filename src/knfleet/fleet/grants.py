@@ -1,7 +1,8 @@
 """What an accepted cluster gets on the hub: a namespace, rights for its agent, a Lease, a Secret.
 
-Pure: everything here is a function from a name to manifests. The names and rules are those of Open
-Cluster Management, so its agents work; two are narrower (a Lease only by name, Secrets only one).
+Pure: everything here is a function from a name to manifests. The rules are those of Open Cluster
+Management, so its agents work; two are narrower (a Lease only by name, Secrets only one). So are
+names of what belongs to one cluster; roles that all share begin with a word that no cluster's do.
 """
 
 from datetime import datetime
@@ -19,9 +20,12 @@ from knfleet.api.meta import Key, Object
 from knfleet.runtime.election import microtime
 
 ROLE = "open-cluster-management:managedcluster"
-REGISTRATION_ROLE = f"{ROLE}:registration"
-WORK_ROLE = f"{ROLE}:work"
-ACCESS_ROLE = "knfleet:managedcluster:access"
+SHARED = "knfleet:managedcluster"
+REGISTRATION_ROLE = f"{SHARED}:registration"
+WORK_ROLE = f"{SHARED}:work"
+ACCESS_ROLE = f"{SHARED}:access"
+OLD_SHARED_ROLES = (f"{ROLE}:registration", f"{ROLE}:work")
+"""What shared roles were called in older releases: clusters of those names had the same roles."""
 
 ACCESS_SECRET = "knfleet-spoke-access"  # noqa: S105  a name
 """The Secret in a cluster's namespace in which its agent hands over access to the cluster."""
@@ -83,7 +87,7 @@ def binding_names(cluster: str) -> dict[str, str]:
     return {
         REGISTRATION_ROLE: f"{ROLE}:{cluster}:registration",
         WORK_ROLE: f"{ROLE}:{cluster}:work",
-        ACCESS_ROLE: f"knfleet:managedcluster:{cluster}:access",
+        ACCESS_ROLE: f"{SHARED}:{cluster}:access",
     }
 
 
@@ -127,6 +131,12 @@ def shared_roles() -> list[Object]:
         }
         for name, rules in SHARED_ROLES.items()
     ]
+
+
+def is_shared(role: Object) -> bool:
+    """Whether a role is one that all clusters share, and not a cluster's own."""
+    labels: dict[str, str] = role["metadata"].get("labels") or {}
+    return labels.get(CLUSTER_NAME_LABEL) == ""
 
 
 def role_bindings(cluster: str) -> list[Object]:

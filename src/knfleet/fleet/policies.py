@@ -13,6 +13,8 @@ from knfleet.api.cluster import (
     MANAGED_CLUSTERS,
     OUR_ANNOTATIONS,
     REGISTER_GROUP,
+    RESERVED_NAMES,
+    RESERVED_PREFIX,
     SET_LABEL,
 )
 from knfleet.api.cluster import GROUP as CLUSTER_GROUP
@@ -159,6 +161,11 @@ ACCEPTANCE = Policy(
         ),
     ),
     rules=(
+        Rule(
+            f"oldObject != null || !(object.metadata.name in {list(RESERVED_NAMES)}"
+            f" || object.metadata.name.startsWith('{RESERVED_PREFIX}'))",
+            message="the name is reserved, for something else is called so; choose another",
+        ),
         Rule(
             "!variables.accepts || variables.accepted || variables.mayAccept",
             message_expression=(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from knfleet.api.work import WORKS
 from knfleet.fleet import grants
 from knfleet.fleet.grants import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE
 from knfleet.fleet.parts import Parts, remove
-from knfleet.kube.errors import NotFound
+from knfleet.kube.errors import Conflict, Invalid, NotFound
 
 RESYNC_SECONDS = 300.0
 """So often is everything applied again, in case that somebody changed it."""
@@ -43,6 +44,8 @@ class Registration:
         self.granted: dict[str, Granted] = {}
         self.shared_at = float("-inf")
         self.sharing = asyncio.Lock()
+        self.dropped = False
+        """Whether roles of older releases are gone."""
 
     def forget(self, cluster: str) -> None:
         """A cluster is gone."""
@@ -58,10 +61,11 @@ class Registration:
             and time.monotonic() - known.at < RESYNC_SECONDS
         )
 
-    def remember(self, cluster: ManagedCluster) -> None:
+    async def remember(self, cluster: ManagedCluster) -> None:
         """All that a cluster should have was given to it."""
         accepted = cluster.spec.hub_accepts_client
         self.granted[cluster.name] = Granted(cluster.metadata.uid, accepted, time.monotonic())
+        await self.drop_old_roles()
 
     async def admit(self, cluster: ManagedCluster) -> None:
         """Make everything that an accepted cluster has.
@@ -81,9 +85,9 @@ class Registration:
             await self.client.apply(CLUSTER_ROLES, grants.cluster_role(name, accepted=True))
             await asyncio.gather(
                 self.client.apply(CLUSTER_ROLE_BINDINGS, grants.cluster_role_binding(name)),
-                *(self.client.apply(ROLE_BINDINGS, each) for each in grants.role_bindings(name)),
+                *(self.bind(each) for each in grants.role_bindings(name)),
             )
-            self.remember(cluster)
+            await self.remember(cluster)
 
     async def make_namespace(self, cluster: ManagedCluster) -> None:
         """Make a cluster's namespace, or label the one that is there.
@@ -113,6 +117,26 @@ class Registration:
                     await self.client.apply(CLUSTER_ROLES, each)
                 self.shared_at = time.monotonic()
 
+    async def bind(self, binding: Object) -> None:
+        """Bind a shared role; a binding of an older release's role is replaced."""
+        try:
+            await self.client.apply(ROLE_BINDINGS, binding)
+        except Invalid:
+            await self.unbind(Key.of(binding))
+            await self.client.apply(ROLE_BINDINGS, binding)
+
+    async def drop_old_roles(self) -> None:
+        """Delete the shared roles of older releases, when no cluster has them any more."""
+        if self.dropped or len(self.granted) < len(self.parts.views.clusters.store.objects):
+            return
+        for name in grants.OLD_SHARED_ROLES:
+            with suppress(NotFound, Conflict):
+                found = await self.client.get(CLUSTER_ROLES, name)
+                if grants.is_shared(found):
+                    uid = found["metadata"]["uid"]
+                    await self.client.delete(CLUSTER_ROLES, Key("", name), uid=uid)
+        self.dropped = True
+
     async def hold_off(self, cluster: ManagedCluster) -> bool:
         """Leave a cluster that is not accepted only the sight of itself.
 
@@ -126,8 +150,14 @@ class Registration:
         was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
         if (was_accepted or self.lease(name) is not None) and not await self.expel(name):
             return False
-        self.remember(cluster)
+        await self.remember(cluster)
         return True
+
+    async def refuse(self, cluster: ManagedCluster) -> None:
+        """Take everything from a cluster whose rights would be those of others."""
+        if not self.is_granted(cluster):
+            await self.revoke(cluster.name)
+            await self.remember(cluster)
 
     async def expel(self, name: str) -> bool:
         """Take from a cluster what it got when it was accepted; False while it has works."""
@@ -162,7 +192,10 @@ class Registration:
 
     async def release_work_binding(self, cluster: str) -> None:
         """Remove the binding that lets an agent clean up its works, and what keeps it."""
-        key = Key(cluster, grants.binding_names(cluster)[WORK_ROLE])
+        await self.unbind(Key(cluster, grants.binding_names(cluster)[WORK_ROLE]))
+
+    async def unbind(self, key: Key) -> None:
+        """Remove a binding, and what keeps it."""
         try:
             await self.client.patch(ROLE_BINDINGS, key, {"metadata": {"finalizers": None}})
         except NotFound:

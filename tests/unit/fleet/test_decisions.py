@@ -21,7 +21,7 @@ from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition, put
 from knfleet.fleet.clusters import member_namespaces, wanted_finalizers
 from knfleet.fleet.deletion import is_given_up, next_group, priority
-from knfleet.fleet.grants import SHARED_ROLES, cluster_rules, role_bindings
+from knfleet.fleet.grants import SHARED_ROLES, cluster_rules, role_bindings, role_name
 from knfleet.fleet.installation import status_patch
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.policies import policies
@@ -274,3 +274,8 @@ def test_a_hub_lists_what_belongs_to_it_and_says_nothing_twice():
     told = decode({"metadata": {"generation": 2}, "status": written}, ClusterManager)
     assert status_patch(told, [], deployment) == {}
     assert status_patch(told, [], None)["status"]["generations"] == []
+
+
+def test_shared_roles_have_names_that_no_cluster_gives():
+    """A cluster's name holds no colon, so that only the word in front can be the same."""
+    assert not [name for name in SHARED_ROLES if name.startswith(role_name(""))]
