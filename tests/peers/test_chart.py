@@ -87,6 +87,7 @@ async def test_values_for_many_clusters_make_what_the_options_make(
         "multicluster": {
             "enabled": True, "accessProvidersConfig": PROVIDERS, "plugins": [PLUGIN],
             "remoteDeploymentsPollInterval": "30s", "secretNamespaces": ["fleet-system"],
+            "checkProfileUse": True,
         },
         "local_installs": False,
         "kubernetes_min_version": "v1.30.0",
@@ -102,6 +103,7 @@ async def test_values_for_many_clusters_make_what_the_options_make(
         poll_interval="30s",
         minimum_kubernetes="v1.30.0",
         secret_namespaces=("fleet-system",),
+        check_profile_use=True,
     )
 
     found = await helm.template("-n", "hub", "-f", written(tmp_path, values))

@@ -34,7 +34,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     connection = connection_of(kubeconfig, context)
     objects = [
         each
-        for each in objects_of(HubPlan(image=""), connection)
+        for each in objects_of(HubPlan(image="", check_profile_use=True), connection)
         if options["purge_operator"] or each["kind"] != "CustomResourceDefinition"
     ]
 

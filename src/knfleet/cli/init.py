@@ -65,6 +65,11 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     help="Users whose clusters join without a person, as a,b.",
 )
 @click.option("--feature-gates", "gates", default="", help="As ManagedClusterAutoApproval=true.")
+@click.option(
+    "--check-profile-use",
+    is_flag=True,
+    help="Authors of custom resources need the permission to use their ClusterProfile.",
+)
 @click.option("--releases", default="", help="Where the pod finds Knative's release files.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @click.option("--singleton", is_flag=True, hidden=True)
@@ -132,6 +137,7 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
         auto_approved=approved,
         feature_gates=gates,
         releases=options["releases"],
+        check_profile_use=options["check_profile_use"],
     )
 
 
@@ -142,7 +148,7 @@ def objects_of(plan: "HubPlan", connection: "Connection") -> list[dict[str, Any]
     from knfleet.fleet.invitations import info_objects
 
     return [
-        *hub_objects(plan.namespace),
+        *hub_objects(plan),
         *info_objects(connection.endpoint),
         cluster_manager(plan),
         hub_deployment(plan),

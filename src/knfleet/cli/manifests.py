@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     metavar="NAMESPACE",
     help="Let plugins read the Secrets there too; more than once for more.",
 )
+@click.option(
+    "--check-profile-use",
+    is_flag=True,
+    help="Authors of custom resources need the permission to use their ClusterProfile.",
+)
 @click.option("--local/--no-local", default=True, help="May it install on its own cluster?")
 @click.option("--remote-deployments-poll-interval", "poll_interval", metavar="TIME", help="10s.")
 @click.option("--kubernetes-min-version", "minimum_kubernetes", metavar="VERSION", help="v1.25.0.")
@@ -109,8 +114,8 @@ def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
 
     image = image_from("", choices["image"] or "", "default")
     if not cluster:
-        plan = HubPlan(image=image)
-        return [*hub_objects(plan.namespace), cluster_manager(plan), hub_deployment(plan)]
+        plan = HubPlan(image=image, check_profile_use=choices["check_profile_use"])
+        return [*hub_objects(plan), cluster_manager(plan), hub_deployment(plan)]
     if problem := new_name_problem(cluster):
         raise click.UsageError(f"--cluster-name {cluster}: {problem}")
     objects = home_objects(JoinPlan(cluster=cluster, bootstrap=b"", image=image))

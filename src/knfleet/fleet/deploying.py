@@ -61,6 +61,8 @@ class HubPlan(Struct, frozen=True):
     feature_gates: tuple[tuple[str, bool], ...] = ()
     releases: str = ""
     """Where Knative's release files are in the pod; empty: where the image has them."""
+    check_profile_use: bool = False
+    """Whether authors of custom resources need the permission to use their ClusterProfile."""
 
 
 def image_of(registry: str, version: str) -> str:

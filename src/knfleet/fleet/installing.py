@@ -16,8 +16,10 @@ from knfleet.api.hub import (
     OPERATOR_NAMESPACE,
 )
 from knfleet.api.meta import Object
+from knfleet.fleet.deploying import HubPlan
 from knfleet.fleet.grants import READ, rule, shared_roles
 from knfleet.fleet.policies import policies
+from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.fleet.rights import RBAC_GROUP, hub_roles, role
 
 BOOTSTRAP_RULES = [
@@ -29,9 +31,11 @@ BOOTSTRAP_RULES = [
 """What a cluster may do that asks to join."""
 
 
-def hub_objects(namespace: str = OPERATOR_NAMESPACE) -> list[Object]:
+def hub_objects(plan: HubPlan | None = None) -> list[Object]:
     """The CRDs, and behind them the objects: some of those are of kinds that the CRDs define."""
-    return [*definitions(), *hub_definitions(), *objects(namespace)]
+    namespace = OPERATOR_NAMESPACE if plan is None else plan.namespace
+    optional = PROFILE_USE.manifests() if plan is not None and plan.check_profile_use else []
+    return [*definitions(), *hub_definitions(), *objects(namespace), *optional]
 
 
 def objects(namespace: str) -> list[Object]:

@@ -29,6 +29,7 @@ def generated() -> dict[str, str]:
         "Chart.yaml": HEAD + dump_all([about()]),
         **{f"templates/crds/{crd['metadata']['name']}.yaml": definition(crd) for crd in crds()},
         "templates/rbac.yaml": HEAD + roles(install),
+        "templates/rules.yaml": HEAD + rules(),
         "templates/settings.yaml": HEAD
         + documents([objects.account(install), *objects.settings(install)]),
         "templates/service.yaml": HEAD + documents([objects.service(install)]),
@@ -83,6 +84,12 @@ def roles(install: Install) -> str:
         + f"{{{{- range {VALUES}.multicluster.secretNamespaces }}}}\n---\n"
         + f"{documents(credentials)}{{{{- end }}}}\n"
     )
+
+
+def rules() -> str:
+    """What the API server itself asks, if that is wanted."""
+    wanted = f"{VALUES}.multicluster.checkProfileUse"
+    return f"{{{{- if {wanted} }}}}\n{documents(objects.rules())}{{{{- end }}}}\n"
 
 
 def documents(manifests: Iterable[Object]) -> str:

@@ -49,6 +49,8 @@ class Install(Struct, frozen=True, kw_only=True):
     minimum_kubernetes: str = MINIMUM_KUBERNETES
     secret_namespaces: tuple[str, ...] = ()
     """Where credentials are beside their ClusterProfiles."""
+    check_profile_use: bool = False
+    """Whether authors of custom resources need the permission to use their ClusterProfile."""
 
 
 class Run(Struct, frozen=True):

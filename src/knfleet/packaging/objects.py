@@ -10,6 +10,7 @@ from typing import Any
 from knfleet import __version__
 from knfleet.api.crd import definitions
 from knfleet.api.meta import Object
+from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.knative import rights
 from knfleet.knative.settings import HEALTH_PORT, METRICS_PORT
 from knfleet.packaging.install import Install, mount_path
@@ -29,6 +30,7 @@ def everything(install: Install) -> list[Object]:
         *definitions(),
         account(install),
         *roles(install),
+        *(rules() if install.check_profile_use else []),
         *settings(install),
         *([providers(install)] if install.multicluster else []),
         service(install),
@@ -71,6 +73,14 @@ def roles(install: Install) -> list[Object]:
         *local,
         *role(NAME, rights.namespace_rules(), install, at=install.namespace),
         *credentials,
+    ]
+
+
+def rules() -> list[Object]:
+    """What the API server itself asks of those who write custom resources."""
+    return [
+        made(each["kind"], each["metadata"]["name"], each["apiVersion"], spec=each["spec"])
+        for each in PROFILE_USE.manifests()
     ]
 
 
