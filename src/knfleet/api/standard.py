@@ -1,14 +1,15 @@
 """The standard condition of Kubernetes (metav1.Condition), as the fleet's kinds carry it.
 
-It differs from the Knative one: `lastTransitionTime` changes with the status alone, and every field
-is written, for the CRDs of Open Cluster Management demand them all.
+It differs from the Knative one: `lastTransitionTime` changes with the status alone, and what the
+CRDs of Open Cluster Management demand is written also when it is empty. A generation of zero is
+left out, as Go clients do when they write a list of conditions back.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from knfleet.api.conditions import Status, timestamp
@@ -17,16 +18,21 @@ from knfleet.api.schema import doc
 BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
 
-class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel"):
+class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One aspect of an object's state."""
 
     type: Annotated[str, doc("Name of the aspect.", maxLength=316)]
     status: Annotated[Status, doc("True, False or Unknown.")]
-    reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = ""
-    message: Annotated[str, doc("What happened, for people.", maxLength=32768)] = ""
+    # A factory's default is not left out, unlike a value.
+    reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = field(
+        default_factory=str
+    )
+    message: Annotated[str, doc("What happened, for people.", maxLength=32768)] = field(
+        default_factory=str
+    )
     last_transition_time: Annotated[
         str, doc("When the status last changed.", format="date-time")
-    ] = ""
+    ] = field(default_factory=str)
     observed_generation: Annotated[
         int, doc("Generation that the condition speaks of.", format="int64", minimum=0)
     ] = 0
