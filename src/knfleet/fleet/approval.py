@@ -139,13 +139,13 @@ def agent_in(attributes: list[tuple[x509.ObjectIdentifier, Any]], cluster: str) 
     names = [str(value) for oid, value in attributes if oid == NameOID.COMMON_NAME]
     organisations = {value for oid, value in attributes if oid == NameOID.ORGANIZATION_NAME}
     others = [oid for oid, _ in attributes if oid not in SUBJECT]
-    own = cluster_groups(cluster)[0]
+    wanted = {cluster_groups(cluster)[0], MANAGED_CLUSTERS}
     if others or len(names) != 1:
         return Refusal("its subject is not one common name and organisations")
-    if own not in organisations:
-        return Refusal(f"its organisations lack {own}")
-    if not organisations <= {own, MANAGED_CLUSTERS}:
-        return Refusal(f"it asks for organisations beside {own} and {MANAGED_CLUSTERS}")
+    if missing := wanted - organisations:
+        return Refusal(f"its organisations lack {' and '.join(sorted(missing))}")
+    if organisations != wanted:
+        return Refusal(f"it asks for organisations beside {' and '.join(sorted(wanted))}")
     prefix, _, rest = names[0].partition(GROUP_PREFIX)
     parts = rest.split(":")
     if prefix or len(parts) != 2 or not all(parts):

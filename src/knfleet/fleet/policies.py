@@ -9,8 +9,9 @@ from msgspec import Struct
 from knfleet.api.cluster import (
     ACCEPTED,
     AGENT_ANNOTATIONS,
+    GROUP_PREFIX,
     HUB_ANNOTATIONS,
-    MANAGED_CLUSTERS,
+    MAPPED_PREFIX,
     OUR_ANNOTATIONS,
     REGISTER_GROUP,
     RESERVED_NAMES,
@@ -199,7 +200,11 @@ ACCEPTANCE = Policy(
     ),
 )
 
-IS_AGENT = f"'{MANAGED_CLUSTERS}' in request.userInfo.groups"
+IS_AGENT = (
+    f"request.userInfo.username.startsWith('{GROUP_PREFIX}') || request.userInfo.groups.exists("
+    f"group, group.startsWith('{GROUP_PREFIX}') || group.startsWith('{MAPPED_PREFIX}'))"
+)
+"""By name and by any of its groups: an agent may lack one of them, and does not choose its name."""
 SAME = "{new}.?{field}.orValue(null) == {old}.?{field}.orValue(null)"
 
 
@@ -239,7 +244,11 @@ AGENTS = Policy(
     ),
 )
 
-HUB_CONDITION = "{object}.?status.conditions.orValue([]).filter(c, c.type == '" + ACCEPTED + "')"
+HUB_CONDITION = (
+    "{object}.?status.conditions.orValue([]).filter(c, c.type == '" + ACCEPTED + "')"
+    ".map(c, [c.type, c.status, c.?reason.orValue(''), c.?message.orValue('')])"
+)
+"""What the hub says, without what clients write differently: times, and numbers that are zero."""
 
 AGENT_STATUS = Policy(
     name="knfleet-agent-status",

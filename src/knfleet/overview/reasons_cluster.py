@@ -28,6 +28,20 @@ CLUSTER: dict[str, Explanation] = {
         "When it is to come back: `knfleet accept --clusters CLUSTER`.",
         (*ACCEPTED, "ManagedCluster: Event"),
     ),
+    "ReservedName": Explanation(
+        "The cluster has the name of the group of all agents: what it may do, all would. It gets no"
+        " rights.",
+        (DOCTOR,),
+        "Delete the ManagedCluster, and have the cluster join by another name.",
+        ACCEPTED,
+    ),
+    "NamespaceKept": Explanation(
+        "The ManagedCluster was deleted with the annotation knfleet.dev/delete-namespace, but the"
+        " hub did not make the namespace of its name for it: so that stays.",
+        (),
+        "Delete the namespace yourself, if nobody uses it.",
+        ("ManagedCluster: Event",),
+    ),
     "ManagedClusterJoined": Explanation(
         "The agent has logged in with the certificate that the hub gave it.",
         (),

@@ -1,6 +1,7 @@
 """Clusters join a real hub: requests, rights, denial; what one agent cannot do to another."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +12,7 @@ from knfleet.api.cluster import (
     AUTO_ACCEPTED,
     CLUSTERS,
     GROUP_PREFIX,
+    JOINED,
     LEASE_NAME,
     MANAGED_CLUSTERS,
     REGISTER_GROUP,
@@ -19,7 +21,7 @@ from knfleet.api.cluster import (
 )
 from knfleet.api.cluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
-from knfleet.api.meta import Key
+from knfleet.api.meta import Key, Object
 from knfleet.api.work import WORKS
 from knfleet.fleet import accepting
 from knfleet.fleet.grants import ACCESS_SECRET
@@ -28,10 +30,18 @@ from knfleet.fleet.views import CSRS
 from knfleet.kube.certificates import fingerprint
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from knfleet.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from testbed.waiting import until
 from tests.support import hubs
-from tests.support.registration import DANGLING, Agent, accept, csr, is_said, request_pem
+from tests.support.registration import (
+    DANGLING,
+    Agent,
+    accept,
+    condition,
+    csr,
+    is_said,
+    request_pem,
+)
 from tests.support.reviews import Right, rights
 
 BOOTSTRAP = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
@@ -104,7 +114,8 @@ FORBIDDEN: dict[str, Attempt] = {
     ),
     "list all clusters": lambda own: own.list(CLUSTERS),
 }
-REFUSED: dict[str, dict[str, object]] = {
+OTHER_ANNOTATION: Object = {"metadata": {"annotations": {"example.com/mine": "yes"}}}
+REFUSED: dict[str, Object] = {
     "acceptance": {"spec": {"hubAcceptsClient": False}},
     "lease duration": {"spec": {"leaseDurationSeconds": 3600}},
     "taints": {"spec": {"taints": []}},
@@ -151,6 +162,69 @@ async def test_an_agent_can_do_nothing_to_another_and_little_to_itself(
 
         changed = {"spec": {"managedClusterClientConfigs": [{"url": "https://there"}]}}
         await own.patch(CLUSTERS, Key("", "mine"), changed)
+
+
+async def test_an_agent_stays_one_without_the_group_of_all_agents(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """It is told by its user name; and the hub does not renew a certificate without the group."""
+    agent = Agent(bootstrap, "loner")
+    alone = csr(
+        "loner", request_pem(agent.key, agent_user("loner", "a1"), [f"{GROUP_PREFIX}loner"])
+    )
+    async with hubs.running(fleet_connection):
+        connection = await agent.join(fleet)
+        async with Client(connection) as own:
+            renewal = (await own.create(CSRS, alone))["metadata"]["name"]
+            await decided(fleet, await agent.ask(connection), "Approved")
+        assert await outcome(fleet, renewal) == ""
+    await approve(fleet, await fleet.get(CSRS, renewal), reason="Test", message="by mistake")
+    async with Client(await agent.fetch(renewal)) as own:
+        for what, patch in {**REFUSED, "other": OTHER_ANNOTATION}.items():
+            said = await refusal(own.patch(CLUSTERS, Key("", "loner"), patch))
+            assert said, what
+        lie = {"type": ACCEPTED, "status": "True", "reason": "Me", "message": "I say so"}
+        with pytest.raises(Forbidden, match="only the hub"):
+            await own.patch(
+                CLUSTERS, Key("", "loner"), {"status": {"conditions": [lie]}}, subresource="status"
+            )
+
+
+def without_zeros(value: Any) -> Any:
+    """A value as a Go client writes what it read: fields with zero values are left out."""
+    if isinstance(value, dict):
+        fields = cast("Object", value)
+        return {name: without_zeros(each) for name, each in fields.items() if each != 0}
+    if isinstance(value, list):
+        return [without_zeros(each) for each in cast("list[Any]", value)]
+    return value
+
+
+async def test_an_agent_writes_its_status_as_go_clients_do(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """The whole list of conditions, the hub's among them, without fields that are zero."""
+    agent = Agent(bootstrap, "gopher")
+    async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
+        said = await condition(fleet, "gopher", ACCEPTED)
+        assert without_zeros(said) == said
+        # What releases before this one wrote.
+        old = {**said, "observedGeneration": 0}
+        patch = {"status": {"conditions": [old]}}
+        await fleet.patch(CLUSTERS, Key("", "gopher"), patch, subresource="status")
+
+        async def is_written() -> bool:
+            found = without_zeros(await own.get(CLUSTERS, "gopher"))
+            joined = {**said, "type": JOINED, "reason": "Joined", "message": "joined"}
+            found["status"]["conditions"] = [*without_zeros([old]), joined]
+            try:
+                await own.replace(CLUSTERS, found, subresource="status")
+            except Conflict:
+                return False
+            return True
+
+        await until(is_written, "the status is written")
+        assert await is_said(fleet, "gopher", JOINED, "True")
 
 
 async def rights_of_anybody(admin: Connection) -> set[Right]:

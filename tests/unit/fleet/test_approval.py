@@ -43,8 +43,9 @@ def test_a_request_of_an_agent_is_understood():
     assert found == Request("c1", "a1", BOOTSTRAP, ("system:authenticated",))
 
 
-def test_the_common_group_may_be_missing_and_organisations_stand_in_any_order():
-    assert isinstance(examine(asked(NAME, OWN)), Request)
+def test_both_organisations_are_needed_in_any_order():
+    """Without that of all agents, a certificate would be one of nobody's rules."""
+    assert isinstance(examine(asked(NAME, OWN)), Refusal)
     assert isinstance(examine(asked(NAME, MANAGED_CLUSTERS, OWN)), Request)
 
 
@@ -55,6 +56,7 @@ def test_a_name_longer_than_certificates_like_is_understood():
     own = f"{GROUP_PREFIX}{cluster_name}"
     attributes = [
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, own, _validate=False),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, MANAGED_CLUSTERS, _validate=False),
         x509.NameAttribute(NameOID.COMMON_NAME, f"{own}:a1", _validate=False),
     ]
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(attributes))
@@ -69,7 +71,10 @@ def test_a_name_longer_than_certificates_like_is_understood():
 FORGED: dict[str, tuple[Object, str]] = {
     "no organisation": (asked(NAME, MANAGED_CLUSTERS), "lack"),
     "third organisation": (asked(NAME, OWN, MANAGED_CLUSTERS, "system:nodes"), "beside"),
-    "another cluster's group": (asked(NAME, OWN, f"{GROUP_PREFIX}c2"), "beside"),
+    "another cluster's group": (
+        asked(NAME, OWN, MANAGED_CLUSTERS, f"{GROUP_PREFIX}c2"),
+        "beside",
+    ),
     "another cluster's name": (asked(f"{GROUP_PREFIX}c2:a1"), "that of cluster c2"),
     "a name like the cluster's": (asked(f"{GROUP_PREFIX}c11:a1"), "that of cluster c11"),
     "no agent": (asked(OWN), "<cluster>:<agent>"),
