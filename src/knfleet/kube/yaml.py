@@ -20,8 +20,12 @@ from knfleet.kube.errors import KubeError
 
 DEPTH = 200
 """Mappings and lists inside one another, at most."""
+VALUES = 1_000_000
+"""Values in one text, at most; the largest file of a release has some ten thousand."""
 ALIASED = 100_000
-"""Values that the aliases of one document stand for, at most."""
+"""Values that the aliases of one text stand for, at most."""
+ALIASED_MIB = 8
+"""How much text these values have, at most."""
 
 NOT_BLANK = re.compile(r"\S")
 HALF_PAIR = re.compile(r"[\ud800-\udfff]")
@@ -113,6 +117,8 @@ def documents(text: str | bytes, source: str) -> Iterator[tuple[int, int, Any]]:
 
 def json_objects(text: str) -> list[Any] | None:
     """The JSON objects that follow one another in a text; None when it is not JSON."""
+    if sum(map(text.count, "{[,")) > VALUES:
+        return None  # the other reader counts what is not in strings
     found: list[Any] = []
     at = 0
     try:
@@ -170,8 +176,10 @@ class Reader:
         self.document = 0
         self.depth = 0
         self.values = 0
+        self.bytes = 0
         self.aliased = 0
-        self.anchors: dict[str, tuple[Any, int] | Pending] = {}
+        self.aliased_bytes = 0
+        self.anchors: dict[str, tuple[Any, int, int] | Pending] = {}
 
     def documents(self) -> Iterator[tuple[int, int, Any]]:
         """Number, first line and value of each document."""
@@ -180,7 +188,6 @@ class Reader:
                 if isinstance(event, events.DocumentStartEvent):
                     self.document += 1
                     self.anchors = {}
-                    self.aliased = 0
                     first = self.next()
                     yield self.document, first.start_mark.line + 1, self.value(first)
         finally:
@@ -219,19 +226,22 @@ class Reader:
         if type(event) is events.AliasEvent:
             return self.alias(event)
         self.values += 1
+        if self.values > VALUES:
+            raise self.error(f"there are more than {VALUES} values", event.start_mark.line + 1)
         build = self.scalar if type(event) is events.ScalarEvent else self.collection
         anchor = event.anchor
         if anchor is None:
             return build(event)
-        before = self.values - 1
+        values, size = self.values - 1, self.bytes
         pending = self.anchors[anchor] = Pending()
         value = build(event)
         if self.anchors[anchor] is pending:
-            self.anchors[anchor] = (value, self.values - before)
+            self.anchors[anchor] = (value, self.values - values, self.bytes - size)
         return value
 
     def scalar(self, event: Any) -> scalars.Scalar:
         """The value of one scalar."""
+        self.bytes += len(event.value.encode(errors="replace"))
         tag = event.tag
         if tag is None:
             if not event.implicit[0]:
@@ -314,11 +324,15 @@ class Reader:
             raise self.error(f"there is no anchor &{event.anchor} before this alias", line)
         if isinstance(named, Pending):
             raise self.error(f"the value of the anchor &{event.anchor} contains itself", line)
-        value, size = named
-        self.values += size
-        self.aliased += size
+        value, values, size = named
+        self.values += values
+        self.bytes += size
+        self.aliased += values
+        self.aliased_bytes += size
         if self.aliased > ALIASED:
             raise self.error(f"aliases stand for more than {ALIASED} values", line)
+        if self.aliased_bytes > ALIASED_MIB * 1024 * 1024:
+            raise self.error(f"aliases stand for more than {ALIASED_MIB} MiB", line)
         return copied(value)
 
 

@@ -7,7 +7,6 @@ Files are read and parsed off the event loop.
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from knfleet.api.knative import Component, Knative, KnativeServing
 from knfleet.api.meta import Object
@@ -20,7 +19,7 @@ from knfleet.release.bundle import (
     check_core,
 )
 from knfleet.release.cache import ParsedCache
-from knfleet.release.errors import FetchRefused, NotAvailable, ReleaseError
+from knfleet.release.errors import BadManifest, FetchRefused, NotAvailable, ReleaseError
 from knfleet.release.fetch import SCHEMES, Downloads, shown
 from knfleet.release.layout import Layout, check_complete, incomplete, manifest_files
 from knfleet.release.lock import Lock, lock_beside
@@ -29,6 +28,10 @@ from knfleet.release.reader import Reader
 from knfleet.release.version import target_version
 
 VERSION_VARIABLE = "${VERSION}"
+MOST_ADDRESSES = 50
+AT_ONCE = 4
+MOST_MIB = 64
+"""What the manifests of all addresses have together; a release with everything on has two."""
 
 
 class Releases:
@@ -162,8 +165,26 @@ class Releases:
     async def read(self, path: str) -> Manifests:
         """The manifests of a comma-separated list of addresses, files and folders."""
         elements = [element.strip() for element in path.split(",") if element.strip()]
+        if len(elements) > MOST_ADDRESSES:
+            raise BadManifest(
+                f"{len(elements)} addresses, more than {MOST_ADDRESSES}; join some of the files"
+            )
+        turns, size = asyncio.Semaphore(AT_ONCE), 0
+
+        async def take(element: str) -> list[Manifest]:
+            nonlocal size
+            async with turns:
+                found = await self.element(element)
+                size += sum(manifest.size for manifest in found)
+                if size > MOST_MIB * 1024 * 1024:
+                    place = shown_list(element)
+                    raise BadManifest(
+                        f"{place}: with the addresses before it more than {MOST_MIB} MiB together"
+                    )
+            return found
+
         answers = await asyncio.gather(
-            *(self.element(element) for element in elements), return_exceptions=True
+            *(take(element) for element in elements), return_exceptions=True
         )
         found: list[Manifest] = []
         for answer in answers:
@@ -177,11 +198,8 @@ class Releases:
         scheme, has_scheme, _ = text.partition("://")
         if not has_scheme:
             return await asyncio.to_thread(self.folder, Path(text))
-        if scheme.lower() == "file":
-            path = Path(unquote(urlsplit(text).path))
-            return await asyncio.to_thread(self.folder, path)
         if scheme.lower() not in SCHEMES:
-            raise FetchRefused(f"{shown(text)}: give an http, https or file address")
+            raise FetchRefused(f"{shown(text)}: give an http or https address, or a path")
         content = await self.downloads.get(text)
         return [await asyncio.to_thread(self.reader.content, content, shown(text))]
 

@@ -204,3 +204,29 @@ def test_what_json_cannot_hold_is_not_written(value: object) -> None:
     """Nothing is turned into a string on the way."""
     with pytest.raises(YamlError):
         dump_all([{"a": value}])
+
+
+LONG = "x" * 60_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a: &a {LONG}\nb: [{', '.join(['*a'] * 1000)}]",
+        f"a: &a {{k: {LONG}}}\nb: [{', '.join(['*a'] * 1000)}]",
+        "\n---\n".join([f"a: &a {'x' * 6000}\nb: [{', '.join(['*a'] * 100)}]"] * 100),
+        f"a: &a {{<<: {{k: {LONG}}}}}\nb: [{', '.join(['*a'] * 1000)}]",
+        f"{{? &a {LONG}: 1}}\n---\na: &a {LONG}\nb: [{', '.join(['*a'] * 1000)}]",
+    ],
+)
+def test_aliases_stand_for_a_limited_number_of_bytes(text: str) -> None:
+    """A text of a few kilobytes would become one of hundreds of megabytes when it is written."""
+    with pytest.raises(YamlError, match="aliases stand for more than"):
+        load_all(text)
+
+
+@pytest.mark.parametrize("text", ["a: [%s]", '{"a": [%s]}'])
+def test_a_text_has_a_limited_number_of_values(text: str) -> None:
+    """Each takes many times the memory of its three characters."""
+    with pytest.raises(YamlError, match="more than 1000000 values"):
+        load_all(text % ",".join(["[]"] * 1_000_001))

@@ -217,12 +217,12 @@ async def test_own_manifests_replace_the_release(there: Releases, tmp_path: Path
     write(tmp_path / "more" / "a.yml", config_map("a"))
     write(tmp_path / "more" / "below" / "c.yaml", config_map("c"))
     (tmp_path / "more" / "README.md").write_text("not a manifest")
-    given = [f"{tmp_path}/v${{VERSION}}/one.yaml", f"{tmp_path}/more", f"file://{one}"]
+    given = [f"{tmp_path}/v${{VERSION}}/one.yaml", f"{tmp_path}/more", str(one)]
 
     bundle = await there.load(serving(version="1.23", manifests=urls(*given)))
 
     assert names(bundle.objects()) == ["one", "a", "webhook", "one"]
-    assert bundle.paths == (f"{one},{tmp_path}/more,file://{one}",)
+    assert bundle.paths == (f"{one},{tmp_path}/more,{one}",)
 
 
 async def test_a_comma_separates_several_in_one(there: Releases, tmp_path: Path):
@@ -232,6 +232,33 @@ async def test_a_comma_separates_several_in_one(there: Releases, tmp_path: Path)
     bundle = await there.load(serving(version="1.23", manifests=urls(f"{two},{one}")))
 
     assert names(bundle.objects()) == ["webhook", "one"]
+
+
+@pytest.mark.parametrize("field", ["manifests", "additionalManifests"])
+async def test_only_so_many_addresses_are_read(there: Releases, tmp_path: Path, field: str):
+    one = write(tmp_path / "one.yaml", config_map("one"))
+    given: Object = {field: urls(*[str(one)] * 40, ",".join([str(one)] * 11))}
+
+    with pytest.raises(BadManifest, match="51 addresses, more than 50"):
+        await there.load(serving(version="1.23", **given))
+
+
+async def test_all_addresses_together_have_a_limit(there: Releases, tmp_path: Path):
+    content = {"text": "x" * 7_000_000}
+    files = [
+        write(tmp_path / f"{name}.yaml", config_map(name) | {"data": content})
+        for name in "abcdefghij"
+    ]
+
+    with pytest.raises(BadManifest, match="more than 64 MiB together"):
+        await there.load(serving(version="1.23", manifests=urls(*files)))
+
+
+async def test_a_file_address_is_refused(there: Releases, tmp_path: Path):
+    one = write(tmp_path / "one.yaml", config_map("one"))
+
+    with pytest.raises(FetchRefused, match="give an http or https address, or a path"):
+        await there.load(serving(version="1.23", manifests=urls(f"file://{one}")))
 
 
 async def test_a_list_is_taken_apart(there: Releases, tmp_path: Path):
@@ -307,7 +334,7 @@ async def test_a_component_is_known_by_its_webhook_and_its_label(
     [
         ("/no/such/file.yaml", NotAvailable, "there is no such file or folder"),
         ("/proc/self/environ", BadManifest, "the name of a manifest ends with"),
-        ("gopher://files.example.test/a", FetchRefused, "give an http, https or file address"),
+        ("gopher://files.example.test/a", FetchRefused, "give an http or https address"),
     ],
 )
 async def test_a_place_that_cannot_be_read_is_told(
