@@ -59,6 +59,36 @@ async def test_serving_is_installed_upgraded_repaired_and_removed_on_one_spoke(
     assert [each for each in await fleet.hub.left() if FLEET not in each] == []
 
 
+async def test_labels_and_annotations_of_the_namespace_are_withdrawn_on_a_spoke(
+    fleet: Fleet,
+) -> None:
+    """What is removed from the custom resource goes, as on the hub; what others wrote stays."""
+    await fleet.start()
+    both = {"labels": {"team": "a", "tier": "b"}, "annotations": {"note": "c", "more": "d"}}
+    await fleet.deploy(namespace=both)
+    await fleet.hub.ready(SERVINGS, "1.23.0")
+    async with Client(fleet.one.lent.connection, Options(manager="user")) as user:
+        mine: Object = {"metadata": {"labels": {"mine": "1"}}}
+        await user.patch(NAMESPACES, Key("", "knative-serving"), mine)
+
+    gone = {"labels": {"team": None}, "annotations": {"note": None}}
+    await fleet.hub.change(SERVINGS, namespace=gone)
+    await until(lambda: lacks(fleet, "team", "note"), "one of each is gone")
+    await fleet.hub.change(SERVINGS, namespace=None)
+    await until(lambda: lacks(fleet, "tier", "more"), "all are gone")
+
+    namespace = await fleet.one.client.get(NAMESPACES, "knative-serving")
+    labels = namespace["metadata"]["labels"]
+    assert labels["mine"] == "1"
+    assert labels["app.kubernetes.io/managed-by"] == "knative-operator"
+
+
+async def lacks(fleet: Fleet, label: str, annotation: str) -> bool:
+    """Whether the namespace on a spoke no longer has a label and an annotation."""
+    meta = (await fleet.one.client.get(NAMESPACES, "knative-serving"))["metadata"]
+    return label not in meta["labels"] and annotation not in meta["annotations"]
+
+
 async def is_ours(fleet: Fleet) -> bool:
     """Whether a ConfigMap of the release is as it should be."""
     found = await fleet.one.client.get(CONFIG_MAPS, "config-network", "knative-serving")

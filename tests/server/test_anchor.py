@@ -2,7 +2,15 @@
 
 import pytest
 
-from knfleet.access.anchor import HUB_UID, AnchorError, Anchors, OtherHub, Root, anchor_of
+from knfleet.access.anchor import (
+    HUB_UID,
+    AnchorError,
+    Anchors,
+    OtherHub,
+    Root,
+    anchor_of,
+    namespace_of,
+)
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
@@ -42,6 +50,25 @@ async def test_namespace_and_anchor_are_made_and_mended(hub: Client) -> None:
     assert found["uid"] == first.anchor["metadata"]["uid"]
     assert found["labels"] == wanted["labels"]
     assert found["annotations"] == wanted["annotations"] | {"mine": "1"}
+
+
+async def test_labels_of_a_namespace_belong_to_who_applies_them(hub: Client) -> None:
+    """Then a later apply can withdraw them, also where an older version made the Namespace."""
+    older = await hub.create(NAMESPACES, namespace_of(ROOT))
+
+    found = (await Anchors(hub).ensure(ROOT)).namespace
+
+    applied: Object = {"apiVersion": "v1", "kind": "Namespace"}
+    marked = {"labels": ROOT.labels, "annotations": ROOT.annotations}
+    await hub.apply(NAMESPACES, {**applied, "metadata": {"name": "knative-serving", **marked}})
+    again = (await Anchors(hub).ensure(ROOT)).namespace
+    last = await hub.apply(NAMESPACES, {**applied, "metadata": {"name": "knative-serving"}})
+
+    assert older["metadata"]["uid"] == found["metadata"]["uid"]
+    assert found["metadata"]["labels"] == older["metadata"]["labels"]
+    assert again["metadata"]["labels"]["team"] == "a"
+    assert "team" not in last["metadata"]["labels"]
+    assert "note" not in last["metadata"].get("annotations", {})
 
 
 async def test_an_anchor_of_the_knative_operator_is_taken_over(hub: Client) -> None:

@@ -9,12 +9,14 @@ hub with a custom resource of the same name from taking or deleting what is not 
 import asyncio
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.parts import part
+from knfleet.apply.fields import set_of, without
+from knfleet.apply.parts import items, part
 from knfleet.kube.client import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound
 
@@ -110,6 +112,40 @@ def namespace_of(root: Root) -> Object:
     }
 
 
+def disclaim_patch(root: Root, namespace: Object, manager: str) -> list[Object]:
+    """The JSON patch after which labels and annotations of users belong to who applies them.
+
+    Who created them owns them, too, and so would keep them for ever; empty when we do not.
+    """
+    meta = namespace["metadata"]
+    managed = items(meta, "managedFields")
+    left = [disclaimed(root, entry) if is_creator(entry, manager) else entry for entry in managed]
+    if left == managed:
+        return []
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": meta["uid"]},
+        # The same version again: the server refuses with a conflict when it is not the latest.
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+        {"op": "replace", "path": "/metadata/managedFields", "value": left},
+    ]
+
+
+def is_creator(entry: Object, manager: str) -> bool:
+    """Whether an entry of managedFields says what a field manager wrote without applying it."""
+    is_whole = not entry.get("subresource")
+    return is_whole and (entry.get("manager"), entry.get("operation")) == (manager, "Update")
+
+
+def disclaimed(root: Root, entry: Object) -> Object:
+    """An entry of managedFields without what the custom resource says of the Namespace."""
+    fields = set_of(entry)
+    for section, names in (("f:labels", root.labels), ("f:annotations", root.annotations)):
+        for name in names:
+            if name != MANAGED_BY:
+                fields = without(fields, ("f:metadata", section, f"f:{name}"))
+    return {**entry, "fieldsV1": fields}
+
+
 def label_value(name: str) -> str:
     """A name as the value of a label, which must be shorter than names may be."""
     if len(name) <= LONGEST_LABEL:
@@ -159,14 +195,28 @@ class Anchors:
     async def namespace(self, root: Root) -> tuple[Object, bool]:
         """The Namespace, and whether it is new; one that is there already is left as it is."""
         name = root.owner.namespace
+        is_new = False
         try:
-            return await self.client.get(NAMESPACES, name), False
+            found = await self.client.get(NAMESPACES, name)
         except NotFound:
-            pass
-        try:
-            return await self.client.create(NAMESPACES, namespace_of(root)), True
-        except AlreadyExists:
-            return await self.client.get(NAMESPACES, name), False
+            try:
+                found = await self.client.create(NAMESPACES, namespace_of(root))
+                is_new = True
+            except AlreadyExists:
+                found = await self.client.get(NAMESPACES, name)
+        return await self.disclaim(root, found), is_new
+
+    async def disclaim(self, root: Root, namespace: Object) -> Object:
+        """The Namespace, whose labels and annotations of users belong to who applies them."""
+        name = root.owner.namespace
+        for _ in range(ATTEMPTS):
+            patch = disclaim_patch(root, namespace, self.client.options.manager)
+            if not patch:
+                return namespace
+            with suppress(Conflict):
+                return await self.client.patch(NAMESPACES, Key("", name), patch)
+            namespace = await self.client.get(NAMESPACES, name)
+        raise AnchorError(f"Namespace {name} is written by others all the time; looking again")
 
     async def present(self, root: Root, *, is_new: bool = False) -> Object | None:
         """The anchor as it must be; None when others wrote it just then."""

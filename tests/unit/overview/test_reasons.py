@@ -29,7 +29,7 @@ OTHER_WORDS = """
 True False Unknown
 Append AppendIfNotExists Replace Ignore Never IfNotPresent Recreate Background Enable Disable
 Default Hosted Singleton SingletonHosted BestEffort ResourceRequirement Opaque
-Approved Denied Failed Established Fail Deny Forbidden Running NoSelect
+Approved Denied Failed Established Fail Deny Forbidden Running NoSelect Update
 ExclusiveClusterSetLabel LabelSelector GaugeMetricFamily Held Config Normal Warning Info
 Binding CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap Deployment
 CustomResourceDefinition Group Klusterlet Lease ManagedCluster ManagedClusterSetBinding
