@@ -204,13 +204,6 @@ CLUSTER: dict[str, Explanation] = {
         "See the condition's status and message.",
         ("ClusterProfile: ControlPlaneHealthy",),
     ),
-    "NamespaceKept": Explanation(
-        "A cluster that left asked for its namespace on the hub to be deleted, and the hub did not"
-        " make that namespace for this cluster.",
-        (step("What is in it:", "kubectl get all -n CLUSTER"),),
-        "Delete the namespace yourself if nobody uses it: `kubectl delete namespace CLUSTER`.",
-        ("ManagedCluster: Event",),
-    ),
     "NoClusterMatched": Explanation(
         "No cluster belongs to the set.",
         (step("The clusters and their sets:", "knfleet status -o wide"),),
