@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -56,6 +57,8 @@ class Pool:
             [sys.executable, "-m", "knfleet.dev.janitor", str(root)], stdin=subprocess.PIPE
         )
         self.used: set[str] = set()
+        self.turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        """Held while a cluster is replaced, by event loop: a test may clean several at once."""
 
     async def lend(self, count: int) -> list[Lent]:
         """So many clusters, clean and ready; the hub first."""
@@ -88,7 +91,8 @@ class Pool:
 
     async def renew(self, name: str) -> None:
         """Replace a cluster by a new one, whatever is in it."""
-        await self.ground.renew(name)
+        async with self.turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            await self.ground.renew(name)
         await remember(self.folder, name)
 
     def close(self) -> None:

@@ -164,3 +164,15 @@ async def test_nothing_is_left_of_an_interrupted_run(tmp_path: Path, blow: signa
     await until(lambda: not any(each.live() for each in started), "all processes end")
     await until(lambda: all(ports.is_free(port) for port in used), "all ports are free")
     await until(lambda: not folder.root.exists(), "all files are removed")
+
+
+@pytest.mark.full
+async def test_several_clusters_are_replaced_at_once(pool: Pool) -> None:
+    """Who cleans one cluster does not fail because another one is being replaced."""
+    lent = await pool.lend(3)
+
+    await asyncio.gather(*(pool.renew(each.name) for each in lent[1:]))
+
+    for each in lent[1:]:
+        async with Client(each.connection) as client:
+            assert await client.version()
