@@ -105,12 +105,12 @@ def schema_of(crd: Schema) -> Schema:
 
 
 def missing(theirs: Schema, ours: Schema | None, path: str) -> list[str]:
-    """Fields that one schema has and the other does not, or of another type."""
+    """What one schema accepts and the other does not: fields, types, fields left out."""
     if ours is None:
         return [path]
-    if ours.get("x-kubernetes-preserve-unknown-fields"):
-        return []
-    found = [] if theirs.get("type") == ours.get("type") else [f"{path} has another type"]
+    more = set(ours.get("required", [])) - set(theirs.get("required", []))
+    found = [f"{path}.{name} is required" for name in sorted(more)]
+    found += [] if theirs.get("type") == ours.get("type") else [f"{path} has another type"]
     for name, part in theirs.get("properties", {}).items():
         found += missing(part, ours.get("properties", {}).get(name), f"{path}.{name}")
     for keyword in ("items", "additionalProperties"):

@@ -26,6 +26,11 @@ from tests.server import samples
 NAMESPACE = "samples"
 REFERENCE = {"name": "north", "namespace": "fleet"}
 OTHER = {"name": "south", "namespace": "fleet"}
+REFUSED_TARGET = (
+    r": spec\.clusterProfileRef: Invalid value: .*"
+    r"spec\.clusterProfileRef (is immutable|cannot be added)"
+)
+"""A refusal names the field before it says what is wrong, as `kubectl` shows it."""
 KINDS: dict[str, Resource] = {"KnativeServing": SERVINGS, "KnativeEventing": EVENTINGS}
 
 
@@ -92,6 +97,29 @@ def serving(**spec: Any) -> Object:
     return {**manifest, "spec": spec} if spec else manifest
 
 
+def workload(**override: Any) -> Object:
+    """A spec with an override of one workload."""
+    return {"workloads": [{"name": "activator", **override}]}
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+EXPRESSION = {"matchExpressions": [{"key": "zone", "values": ["a"]}]}
+"""A condition on nodes without its operator."""
+MISSPELT = workload(
+    affinity={
+        "nodeAfinity": {},
+        "podAntiAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelectors": {}}]},
+    },
+    tolerations=[{"kee": "dedicated"}],
+    topologySpreadConstraints=[
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "skew": 1}
+    ],
+    env=[{"container": "c", "envVars": [{"name": "A", "valueFrom": {"secretRef": {}}}]}],
+)
+"""Typing errors in what Kubernetes itself defines."""
+
+
 @pytest.mark.parametrize("sample", samples.knatives(), ids=lambda s: s["metadata"]["name"])
 async def test_what_the_documents_show_is_accepted_strictly(cluster: Client, sample: Object):
     created = await strictly(cluster, KINDS[sample["kind"]], sample)
@@ -131,7 +159,7 @@ async def test_profiles_and_their_status_are_accepted_strictly(cluster: Client, 
 async def test_the_target_cluster_can_never_change(cluster: Client, before: Object, change: Object):
     await strictly(cluster, SERVINGS, serving(**before))
 
-    with pytest.raises(Invalid, match=r"spec\.clusterProfileRef (is immutable|cannot be added)"):
+    with pytest.raises(Invalid, match=REFUSED_TARGET):
         await cluster.patch(SERVINGS, Key(NAMESPACE, "one"), change)
 
 
@@ -178,6 +206,12 @@ async def test_a_profile_keeps_its_manager(cluster: Client):
         {"workloads": [{"name": "activator", "replicas": 2**40}]},
         {"config": {"network": {"ingress-class": 7}}},
         {"registry": {"default": ["a"]}},
+        workload(resources=[{"container": "activator", "limits": {"cpu": "many"}}]),
+        workload(resources=[{"container": "activator", "requests": {"memory": "64 MiB"}}]),
+        workload(tolerations=[{"key": "a", "tolerationSeconds": "long"}]),
+        workload(topologySpreadConstraints=[{"topologyKey": "zone"}]),
+        workload(env=[{"container": "activator", "envVars": [{"value": "nameless"}]}]),
+        workload(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [EXPRESSION]}}}),
     ],
     ids=str,
 )
@@ -189,6 +223,48 @@ async def test_values_that_cannot_work_are_refused(cluster: Client, spec: Object
 async def test_a_misspelt_field_is_refused(cluster: Client):
     with pytest.raises(BadRequest, match="clusterProfileReference"):
         await strictly(cluster, SERVINGS, serving(clusterProfileReference=REFERENCE))
+
+
+async def test_typing_errors_in_parts_of_pods_are_refused_or_pruned(cluster: Client):
+    with pytest.raises(BadRequest) as refusal:
+        await strictly(cluster, SERVINGS, serving(**MISSPELT))
+    kept = await cluster.create(SERVINGS, serving(**MISSPELT), NAMESPACE)
+
+    at = "spec.workloads[0]"
+    for field in (
+        f"{at}.affinity.nodeAfinity",
+        f"{at}.affinity.podAntiAffinity.{REQUIRED}[0].labelSelectors",
+        f"{at}.tolerations[0].kee",
+        f"{at}.topologySpreadConstraints[0].skew",
+        f"{at}.env[0].envVars[0].valueFrom.secretRef",
+    ):
+        assert f'unknown field "{field}"' in str(refusal.value)
+    (override,) = kept["spec"]["workloads"]
+    assert override["affinity"] == {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}
+    assert override["tolerations"] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (
+            f"affinity.podAntiAffinity.{PREFERRED}.podAffinityTerm",
+            "topologyKey\t<string> -required-",
+        ),
+        (f"affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms", "matchFields"),
+        ("topologySpreadConstraints", "whenUnsatisfiable\t<string> -required-"),
+        ("tolerations.tolerationSeconds", "how long a pod stays"),
+        ("env.envVars.valueFrom.resourceFieldRef", "divisor"),
+    ],
+)
+async def test_kubectl_explains_parts_of_pods(
+    crds: Connection, tmp_path: Path, path: str, words: str
+):
+    arguments = ("explain", "--api-version", SERVINGS.api_version)
+
+    shown = await kubectl(crds, tmp_path, *arguments, f"knativeservings.spec.workloads.{path}")
+
+    assert words in shown
 
 
 async def test_kubectl_shows_what_matters(cluster: Client, crds: Connection, tmp_path: Path):

@@ -100,6 +100,7 @@ RESERVED_PREFIX = "knfleet-"
 CLUSTER_RULES: list[dict[str, str]] = [
     {
         "rule": f"self.metadata.name.size() <= 63 && self.metadata.name.matches('{NAME_PATTERN}')",
+        "fieldPath": ".metadata.name",
         "message": "the name must be one for a namespace: at most 63 of a-z, 0-9 and -",
     },
     {
@@ -108,6 +109,7 @@ CLUSTER_RULES: list[dict[str, str]] = [
             " && self.metadata.name != 'open-cluster-management'"
             " && !self.metadata.name.startsWith('open-cluster-management-')"
         ),
+        "fieldPath": ".metadata.name",
         "message": "the name is that of a system namespace; choose another",
     },
 ]

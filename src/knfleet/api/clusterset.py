@@ -25,6 +25,7 @@ BOUND = "Bound"
 BINDING_RULES: list[dict[str, str]] = [
     {
         "rule": "self.metadata.name == self.spec.clusterSet",
+        "fieldPath": ".spec.clusterSet",
         "message": "the binding must be named like the set in spec.clusterSet",
     }
 ]

@@ -6,7 +6,8 @@ from msgspec import Struct, field
 
 from knfleet.api.cluster import NAME_PATTERN, ClientConfig
 from knfleet.api.meta import Resource
-from knfleet.api.schema import Count, Free, IntOrString, ObjectMeta, doc
+from knfleet.api.pod import Quantity, TolerationObject
+from knfleet.api.schema import Count, Free, ObjectMeta, doc
 from knfleet.api.standard import BY_TYPE, StandardCondition
 
 GROUP = "operator.open-cluster-management.io"
@@ -57,14 +58,14 @@ class NodePlacement(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """Which nodes pods run on."""
 
     node_selector: Annotated[dict[str, str], doc("Labels that the nodes must have.")] = {}
-    tolerations: Annotated[list[Free], doc("Taints of nodes that pods tolerate.")] = []
+    tolerations: Annotated[list[TolerationObject], doc("Taints of nodes that pods tolerate.")] = []
 
 
 class Resources(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Compute resources."""
 
-    limits: Annotated[dict[str, IntOrString], doc("The most that each may use.")] = {}
-    requests: Annotated[dict[str, IntOrString], doc("What each is guaranteed.")] = {}
+    limits: Annotated[dict[str, Quantity], doc("The most that each may use.")] = {}
+    requests: Annotated[dict[str, Quantity], doc("What each is guaranteed.")] = {}
 
 
 class ResourceRequirement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -34,6 +34,7 @@ TARGET_RULES: list[dict[str, str]] = [
             "(has(self.spec) && has(self.spec.clusterProfileRef))"
             " == (has(oldSelf.spec) && has(oldSelf.spec.clusterProfileRef))"
         ),
+        "fieldPath": ".spec.clusterProfileRef",
         "message": "spec.clusterProfileRef cannot be added or removed after creation",
     },
     {
@@ -42,6 +43,7 @@ TARGET_RULES: list[dict[str, str]] = [
             " || !has(oldSelf.spec.clusterProfileRef)"
             " || self.spec.clusterProfileRef == oldSelf.spec.clusterProfileRef"
         ),
+        "fieldPath": ".spec.clusterProfileRef",
         "message": "spec.clusterProfileRef is immutable",
     },
 ]

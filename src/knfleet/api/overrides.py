@@ -1,21 +1,40 @@
 """Overrides that a CR may give for objects of the release: workloads, Services, budgets."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Struct, field
 
-from knfleet.api.schema import Count, Free, IntOrString, Replicas, doc
+from knfleet.api.pod import (
+    ATOMIC,
+    AffinityObject,
+    EnvVarObject,
+    LabelSelectorObject,
+    Quantity,
+    ResourceClaimObject,
+    SpreadObject,
+    TolerationObject,
+    VolumeMountObject,
+)
+from knfleet.api.schema import Count, IntOrString, Replicas, doc
 
 Labels = dict[str, str]
+
+BY_NAME: dict[str, Any] = {
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+}
+"""A list whose entries server-side apply tells apart by name."""
 
 
 class ContainerResources(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Compute resources of one container."""
 
     container: Annotated[str, doc("Name of the container.")]
-    limits: Annotated[dict[str, IntOrString], doc("The most that it may use, by resource.")] = {}
-    requests: Annotated[dict[str, IntOrString], doc("What it is guaranteed, by resource.")] = {}
-    claims: Annotated[list[Free], doc("Accepted, and without effect.")] = []
+    limits: Annotated[dict[str, Quantity], doc("The most that it may use, by resource.")] = {}
+    requests: Annotated[dict[str, Quantity], doc("What it is guaranteed, by resource.")] = {}
+    claims: Annotated[
+        list[ResourceClaimObject], doc("Accepted, and without effect.", **BY_NAME)
+    ] = []
 
 
 class ContainerEnv(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -23,7 +42,8 @@ class ContainerEnv(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     container: Annotated[str, doc("Name of the container.")]
     env_vars: Annotated[
-        list[Free], doc("Variables to set, as in a Pod; those of the same name are replaced.")
+        list[EnvVarObject],
+        doc("Variables to set, as in a Pod; those of the same name are replaced."),
     ] = []
 
 
@@ -54,9 +74,11 @@ class WorkloadOverride(Struct, frozen=True, kw_only=True, rename="camel", omit_d
         doc("Number of pods; of an autoscaled workload the least number of pods."),
     ] = None
     node_selector: Annotated[Labels, doc("Replaces the pods' node selector.")] = {}
-    topology_spread_constraints: Annotated[list[Free], doc("Replace those of the pods.")] = []
-    tolerations: Annotated[list[Free], doc("Replace those of the pods.")] = []
-    affinity: Annotated[Free | None, doc("Replaces that of the pods.")] = None
+    topology_spread_constraints: Annotated[
+        list[SpreadObject], doc("Replace those of the pods.")
+    ] = []
+    tolerations: Annotated[list[TolerationObject], doc("Replace those of the pods.")] = []
+    affinity: Annotated[AffinityObject | None, doc("Replaces that of the pods.")] = None
     resources: Annotated[
         list[ContainerResources], doc("Resources by container; merged into the release's.")
     ] = []
@@ -65,7 +87,7 @@ class WorkloadOverride(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     liveness_probes: Annotated[list[ContainerProbe], doc("Liveness probes by container.")] = []
     host_network: Annotated[bool | None, doc("Whether pods use the node's network.")] = None
     version: Annotated[str, doc("Deprecated, and without effect.")] = ""
-    volume_mounts: Annotated[list[Free], doc("Deprecated, and without effect.")] = []
+    volume_mounts: Annotated[list[VolumeMountObject], doc("Deprecated, and without effect.")] = []
 
 
 class ServiceOverride(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -87,7 +109,9 @@ class BudgetOverride(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     max_unavailable: Annotated[
         IntOrString | None, doc("Number or share of pods that may go; or minAvailable.")
     ] = None
-    selector: Annotated[Free | None, doc("Accepted, and without effect.")] = None
+    selector: Annotated[
+        LabelSelectorObject | None, doc("Accepted, and without effect.", **ATOMIC)
+    ] = None
     unhealthy_pod_eviction_policy: Annotated[str, doc("Accepted, and without effect.")] = ""
 
 

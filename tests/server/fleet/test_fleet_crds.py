@@ -94,10 +94,10 @@ def covers(made: Any, wanted: Any) -> bool:
 
 
 REFUSED: list[tuple[Resource, str, Object, str]] = [
-    (CLUSTERS, "c" * 64, {}, "at most 63 of a-z, 0-9 and -"),
-    (CLUSTERS, "c.d", {}, "at most 63 of a-z, 0-9 and -"),
-    (CLUSTERS, "kube-system", {}, "choose another"),
-    (CLUSTERS, "open-cluster-management-hub", {}, "choose another"),
+    (CLUSTERS, "c" * 64, {}, "metadata.name: .*at most 63 of a-z, 0-9 and -"),
+    (CLUSTERS, "c.d", {}, "metadata.name: .*at most 63 of a-z, 0-9 and -"),
+    (CLUSTERS, "kube-system", {}, "metadata.name: .*choose another"),
+    (CLUSTERS, "open-cluster-management-hub", {}, "metadata.name: .*choose another"),
     (
         CLUSTERS,
         "plain",
@@ -105,7 +105,24 @@ REFUSED: list[tuple[Resource, str, Object, str]] = [
         "must begin with https://",
     ),
     (CLUSTERS, "odd", {"taints": [{"key": "a", "effect": "NoExecute"}]}, "NoSelect"),
-    (BINDINGS, "mine", {"clusterSet": "default"}, "named like the set"),
+    (BINDINGS, "mine", {"clusterSet": "default"}, "spec.clusterSet: .*named like the set"),
+    (
+        CLUSTER_MANAGERS,
+        "cluster-manager",
+        {
+            "resourceRequirement": {
+                "type": "ResourceRequirement",
+                "resourceRequirements": {"limits": {"cpu": "many"}},
+            }
+        },
+        r"limits\.cpu: ",
+    ),
+    (
+        KLUSTERLETS,
+        "klusterlet",
+        {"nodePlacement": {"tolerations": [{"tolerationSeconds": "long"}]}},
+        r"tolerationSeconds: ",
+    ),
     (KLUSTERLETS, "klusterlet", {"namespace": "kube-system"}, "open-cluster-management-"),
 ]
 

@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from knfleet.api.crd import definitions, type_schema
+from knfleet.api.crd import definitions
 from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
 from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import Count, Free, IntOrString, decode, doc
+from knfleet.api.structural import type_schema
 
 
 class Inner(Struct):
@@ -116,13 +118,41 @@ def parts(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]
 
 def test_every_field_is_described_and_every_number_is_bounded():
     for crd in [*definitions(), *hub_definitions(), *spoke_definitions()]:
-        (version,) = crd["spec"]["versions"]
-        schema = version["schema"]["openAPIV3Schema"]
-        for path, part in parts(schema, crd["spec"]["names"]["kind"]):
-            if not path.endswith("[]") and not path.endswith(".metadata"):
+        for path, part in parts(schema_of(crd), crd["spec"]["names"]["kind"]):
+            if not path.endswith("[]") and ".metadata" not in path:
                 assert part.get("description"), path
             if part.get("type") in ("integer", "number"):
                 assert part.get("format") in ("int32", "int64"), path
+
+
+OPEN_PARTS = {
+    "ClusterProfile.status.accessProviders[].cluster.extensions[].extension",
+    "ClusterProfile.status.credentialProviders[].cluster.extensions[].extension",
+}
+
+
+def test_only_what_others_define_is_open():
+    """`kubectl explain` ends at an open part, and typing errors in it are not seen."""
+    found = {
+        path
+        for crd in definitions()
+        for path, part in parts(schema_of(crd), crd["spec"]["names"]["kind"])
+        if part.get("x-kubernetes-preserve-unknown-fields")
+    }
+
+    assert found == OPEN_PARTS
+
+
+def test_every_definition_can_be_applied_by_any_client():
+    """`kubectl apply` without --server-side keeps a copy in an annotation, of 256 KiB at most."""
+    for crd in [*definitions(), *hub_definitions(), *spoke_definitions()]:
+        assert len(msgspec.json.encode(crd)) < 2**18 * 3 // 4
+
+
+def schema_of(crd: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a CRD's only version."""
+    (version,) = crd["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]
 
 
 def test_kinds_are_named_as_their_users_know_them():

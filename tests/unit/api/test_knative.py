@@ -182,3 +182,16 @@ def test_both_kinds_have_a_schema():
         properties
     )
     assert all("description" in schema for schema in properties.values())
+
+
+def test_parts_of_pods_are_handed_on_as_they_are():
+    """The API server checks them; a CRD of a newer version may let more through than ours."""
+    affinity = {"nodeAffinity": {}, "moonAffinity": {"phase": "full"}}
+    tolerations = [{"key": "a", "newer": {"b": 1}}]
+    override = {"name": "activator", "affinity": affinity, "tolerations": tolerations}
+    manifest = {"metadata": {"name": "a"}, "spec": {"workloads": [override]}}
+
+    (read,) = decode(manifest, KnativeServing).spec.workloads
+
+    assert read.affinity == affinity
+    assert read.tolerations == tolerations
