@@ -5,6 +5,7 @@ import pytest
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.apply.marks import CONTAINS
 from knfleet.apply.readiness import State, health
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.errors import NotFound
@@ -44,6 +45,10 @@ async def test_both_are_installed_stay_quiet_and_go_without_a_trace(
     folders = [path.split("/")[-2:] for path in serving["status"]["manifests"]]
     assert folders == [["knative-serving", "1.22.1"], ["1.22", "kourier"]]
     assert serving["metadata"]["finalizers"] == ["knativeservings.operator.knative.dev"]
+    inventory = await hub.client.get(
+        CONFIG_MAPS, "knativeserving-knative-inventory", "knative-serving"
+    )
+    assert "Deployment.apps" in inventory["metadata"]["annotations"][CONTAINS]
     await hub.tells("Installed", "Knative Serving 1.22.1")
     await hub.tells("FinalizerUpdate", 'Updated "knative" finalizers')
 

@@ -208,6 +208,8 @@ async def test_a_profile_keeps_its_manager(cluster: Client):
         {"registry": {"default": ["a"]}},
         workload(resources=[{"container": "activator", "limits": {"cpu": "many"}}]),
         workload(resources=[{"container": "activator", "requests": {"memory": "64 MiB"}}]),
+        workload(readinessProbes=[{"container": "activator", "periodSeconds": -1}]),
+        workload(livenessProbes=[{"container": "activator", "failureThreshold": 2**31}]),
         workload(tolerations=[{"key": "a", "tolerationSeconds": "long"}]),
         workload(topologySpreadConstraints=[{"topologyKey": "zone"}]),
         workload(env=[{"container": "activator", "envVars": [{"value": "nameless"}]}]),

@@ -144,6 +144,14 @@ def test_namespace_configuration_is_accepted_beside_namespace():
         ({"high-availability": {"replicas": 100000000000}}, "spec.high-availability.replicas"),
         ({"workloads": [{"name": "a"}, {"replicas": 1}]}, "spec.workloads[1]"),
         ({"config": {"network": {"a": 1}}}, "spec.config"),
+        (
+            {
+                "workloads": [
+                    {"name": "a", "livenessProbes": [{"container": "b", "periodSeconds": -1}]}
+                ]
+            },
+            "spec.workloads[0].livenessProbes[0].periodSeconds",
+        ),
         ({"ingress": {"kourier": {"http-port": 70000}}}, "spec.ingress.kourier.http-port"),
     ],
 )

@@ -253,6 +253,15 @@ def test_certificates_are_installed_only_with_encryption(config: Object, install
     assert (["a", "b", "c"] if installed else ["c"]) == [o["metadata"]["name"] for o in result]
 
 
+def test_an_internal_certificate_of_eventing_is_installed():
+    """It needs no cert-manager; the Knative Operator leaves it out."""
+    objects = [thing("networking.internal.knative.dev/v1alpha1", "Certificate", "a", spec={})]
+
+    result = rendered(objects, eventing()).objects
+
+    assert [found["metadata"]["name"] for found in result] == ["a"]
+
+
 def test_serving_keeps_its_certificates():
     """Encryption of Eventing's transport is Eventing's."""
     objects = [thing("cert-manager.io/v1", "Certificate", "a", spec={})]
