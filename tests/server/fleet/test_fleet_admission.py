@@ -16,6 +16,7 @@ from knfleet.api.cluster import (
     FORCE_DETACH,
     SKIP_CLOCK_CHECK,
 )
+from knfleet.api.clusterset import BINDINGS
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS, NAMESPACES
 from knfleet.api.meta import Key, Object
 from knfleet.fleet.grants import rule
@@ -50,16 +51,22 @@ def dressed(name: str, meta: Object) -> Object:
 @pytest.fixture
 async def editor(fleet: Client, fleet_connection: Connection) -> Connection:
     """The connection of one who may change clusters, but not accept them."""
-    api = CLUSTER_ROLES.api_version
-    name = "edits-clusters"
     rules = [rule(CLUSTERS.group, [CLUSTERS.plural], ["create", "get", "update", "patch"])]
+    return await one_who_may(fleet, fleet_connection, "edits-clusters", rules)
+
+
+async def one_who_may(
+    fleet: Client, connection: Connection, name: str, rules: list[Object]
+) -> Connection:
+    """The connection of an account with a role of that name."""
+    api = CLUSTER_ROLES.api_version
     account = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
     reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name}
     made: Object = {"apiVersion": api, "metadata": {"name": name}}
     await fleet.apply(CLUSTER_ROLES, {**made, "kind": "ClusterRole", "rules": rules})
     bound = {"kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [account]}
     await fleet.apply(CLUSTER_ROLE_BINDINGS, {**made, **bound})
-    return await hubs.as_account(fleet_connection, "default", "default")
+    return await hubs.as_account(connection, "default", "default")
 
 
 @pytest.mark.parametrize("meta", OURS.values(), ids=OURS)
@@ -167,3 +174,30 @@ async def test_a_namespace_that_the_hub_made_belongs_to_the_next_cluster_of_its_
         await leave(fleet, "again")
 
         assert not await is_there(fleet, "again")
+
+
+async def test_a_set_is_bound_only_by_those_who_may_bind_it(
+    fleet: Client, fleet_connection: Connection
+):
+    """Who may write bindings in a namespace has no clusters by that."""
+    rules = [
+        rule(BINDINGS.group, [BINDINGS.plural], ["create"]),
+        rule(BINDINGS.group, ["managedclustersets/bind"], ["create"], ["granted"]),
+    ]
+    tenant = await one_who_may(fleet, fleet_connection, "binds-one-set", rules)
+    async with Client(tenant) as own:
+        with pytest.raises(Forbidden, match="to bind set global"):
+            await own.create(BINDINGS, binding("global"), "default", dry_run=True)
+        await own.create(BINDINGS, binding("granted"), "default", dry_run=True)
+
+
+def binding(name: str) -> Object:
+    """Binds a set of clusters to a namespace."""
+    meta = {"name": name}
+    api = BINDINGS.api_version
+    return {
+        "apiVersion": api,
+        "kind": BINDINGS.kind,
+        "metadata": meta,
+        "spec": {"clusterSet": name},
+    }
