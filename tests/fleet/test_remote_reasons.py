@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.core import CRDS
+from knfleet.api.core import CRDS, EVENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
 from testbed.operators import Operator
@@ -44,9 +44,17 @@ async def test_profiles_providers_and_plugins_are_told_apart_and_each_goes_on_wh
     await fleet.profile("spoke1", accessProviders=[{"name": PROVIDER, "cluster": plain}])
     await fleet.lost("https", reason="RemoteClientCreationFailed")
 
-    fleet.one.spoil("echo no luck >&2; exit 3")
+    fleet.one.spoil("echo no luck with token=hidden-value >&2; exit 3")
     await fleet.profile("spoke1")
-    await fleet.lost("exit code 3", reason="AccessProviderFailed")
+    said = await fleet.lost("exit code 3", reason="AccessProviderFailed")
+    assert "no luck with token=<redacted>" in said
+
+    async def is_told() -> bool:
+        told = str((await fleet.hub.client.list(EVENTS)).items)
+        assert "hidden-value" not in told
+        return "no luck with token=<redacted>" in told
+
+    await until(is_told, "an Event tells it")
     fleet.one.mend()
     await fleet.hub.ready(SERVINGS, "1.23.0")
 

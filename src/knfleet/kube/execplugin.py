@@ -2,7 +2,8 @@
 
 The protocol is `client.authentication.k8s.io`: the plugin learns from the environment variable
 `KUBERNETES_EXEC_INFO` for which cluster it is asked, and prints an ExecCredential. What it prints
-may be a secret even when it makes no sense, so no message ever quotes it.
+may be a secret even when it makes no sense, so no message ever quotes it. Of what it writes to
+standard error a message has the end, without what looks like a secret; the debug log has all.
 """
 
 import base64
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import structlog
 from msgspec import Meta, Struct
 
 from knfleet.api.meta import Object
@@ -30,6 +32,10 @@ GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 TIMEOUT_SECONDS = 30.0
 EXEC_INFO = "KUBERNETES_EXEC_INFO"
+QUOTED_CHARACTERS = 300
+"""How much of standard error a message quotes; messages become conditions and Events."""
+
+log = structlog.get_logger()
 
 
 class ClusterInfo(Struct, frozen=True):
@@ -129,7 +135,9 @@ class ExecPlugin(Struct, frozen=True):
 
     def checked(self, finished: Finished) -> bytes:
         """The output of a plugin that did its work."""
-        said = f": {finished.complaint}" if finished.complaint else ""
+        said = f": {quoted(finished.complaint)}" if finished.complaint else ""
+        if said:
+            log.debug("plugin wrote to stderr", plugin=self.command, text=finished.complaint)
         if finished.ending is Ending.TIMED_OUT:
             limit = f"{self.timeout_seconds:g} s"
             raise self.error(f"did not answer within {limit} and was stopped{said}")
@@ -225,6 +233,15 @@ def without_nulls(printed: Object) -> Object:
     if not yaml.is_mapping(status):
         return {"status": status}
     return {"status": {name: value for name, value in status.items() if value is not None}}
+
+
+def quoted(complaint: str) -> str:
+    """The end of a complaint, short and without what looks like a secret."""
+    # Its many patterns are not worth the memory of processes whose plugins never fail.
+    from knfleet.kube.secret_text import clean
+
+    text = clean(complaint)
+    return text if len(text) <= QUOTED_CHARACTERS else f"…{text[1 - QUOTED_CHARACTERS :]}"
 
 
 def unsupported(api_version: str) -> str:

@@ -24,10 +24,11 @@ from knfleet.fleet.examining import look_at_hub
 from knfleet.knative.tombstones import SELECTOR
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError
+from knfleet.kube.secret_text import clean
 from knfleet.kube.yaml import dump_all
 from knfleet.overview.model import Fleet
 from knfleet.overview.reading import HubObjects, fleet_of
-from knfleet.overview.redaction import clean, clean_log, redacted
+from knfleet.overview.redaction import clean_log, redacted
 
 KINDS = (
     *(CLUSTERS, PROFILES, SERVINGS, EVENTINGS),

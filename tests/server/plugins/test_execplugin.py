@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
 from knfleet.kube.credentials import Credential, Login
 from knfleet.kube.errors import CredentialError
@@ -298,9 +299,33 @@ sys.exit(3)
 """
     message = await refusal(ExecPlugin(write(body), args=(SECRET,), env=(("PASSWORD", SECRET),)))
 
-    assert "failed with exit code 3: xxx" in message
+    assert "failed with exit code 3: …xxx" in message
     assert message.endswith("; [31mlogin needed[0m; see the manual")
-    assert len(message) < 2500
+    assert len(message.partition("code 3: ")[2]) == 300
+
+
+LEAKS = (
+    f"POST /token?client_secret={SECRET} 401",
+    f"Authorization: Bearer {SECRET}",
+    f"using https://me:{SECRET}@host/path",
+    f'got {{"password": "{SECRET}"}}',
+)
+
+
+@pytest.mark.parametrize(
+    "ending", ["sys.exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(600)", "print('y' * 2000000)"]
+)
+async def test_secrets_on_standard_error_stay_out_of_the_message(write: Write, ending: str) -> None:
+    """However it ends; all that it wrote is in the debug log, and nowhere else."""
+    text = "\n".join(LEAKS)
+    body = f"import os, sys, time\nprint({text!r}, file=sys.stderr, flush=True)\n{ending}"
+    with capture_logs() as lines:
+        message = await refusal(ExecPlugin(write(body), timeout_seconds=2.0))
+
+    assert message.count("<redacted>") == len(LEAKS)
+    (logged,) = (each for each in lines if SECRET in str(each))
+    assert logged["log_level"] == "debug"
+    assert logged["text"].count(SECRET) == len(LEAKS)
 
 
 async def test_a_plugin_ended_by_a_signal_says_which(write: Write) -> None:

@@ -16,8 +16,9 @@ from knfleet.api.meta import Object
 from knfleet.cli.support_bundle import write
 from knfleet.fleet.views import CSRS
 from knfleet.kube.client import Client
+from knfleet.kube.secret_text import GONE, clean
 from knfleet.overview.evidence import Evidence
-from knfleet.overview.redaction import GONE, clean, redacted
+from knfleet.overview.redaction import redacted
 from testbed.fakes.fleet import Fleet
 from tests.support.overview_samples import condition, install, managed, profile
 
