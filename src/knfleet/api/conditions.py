@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from knfleet.api.schema import doc
+from knfleet.api.texts import bounded
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -45,6 +46,9 @@ class Condition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     ] = ""
     reason: Annotated[str, doc("One word that says why.")] = ""
     message: Annotated[str, doc("What happened, for people.")] = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "message", bounded(self.message))
 
     def same(self, other: "Condition") -> bool:
         """Whether both say the same, whenever they were said."""

@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Annotated
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from knfleet.api.conditions import Status, timestamp
 from knfleet.api.schema import doc
+from knfleet.api.texts import CONDITION_BYTES, bounded
 
 BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
@@ -27,7 +28,7 @@ class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_
     reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = field(
         default_factory=str
     )
-    message: Annotated[str, doc("What happened, for people.", maxLength=32768)] = field(
+    message: Annotated[str, doc("What happened, for people.", maxLength=CONDITION_BYTES)] = field(
         default_factory=str
     )
     last_transition_time: Annotated[
@@ -36,6 +37,9 @@ class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_
     observed_generation: Annotated[
         int, doc("Generation that the condition speaks of.", format="int64", minimum=0)
     ] = 0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "message", bounded(self.message))
 
     def same(self, other: "StandardCondition") -> bool:
         """Whether both say the same, whenever they were said."""

@@ -14,6 +14,7 @@ from knfleet.api.cluster import (
 )
 from knfleet.api.conditions import timestamp
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.api.texts import bounded
 from knfleet.fleet import approval
 from knfleet.fleet.approval import Refusal, Verdict, decide, examine
 from knfleet.fleet.health import is_alive
@@ -56,7 +57,7 @@ async def conclude(client: Client, manifest: Object, outcome: Outcome) -> None:
         "type": outcome.type,
         "status": "True",
         "reason": outcome.reason,
-        "message": outcome.message,
+        "message": bounded(outcome.message),
     }
     patch: Object = {
         "metadata": {"resourceVersion": manifest["metadata"]["resourceVersion"]},

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from knfleet.api.meta import Object, Resource
+from knfleet.api.texts import bounded
 from knfleet.kube.budget import weight
 from knfleet.kube.errors import ApiError, BadAnswer, KubeError, error_type
 from knfleet.kube.retry import retry_after
@@ -147,14 +148,14 @@ def status_error(
     """The error that a Status stands for."""
     code = code if code >= 400 else status.code
     details = status.details or Details()
-    message = status.message or status.reason or f"status {code}"
+    message = bounded(status.message) or status.reason or f"status {code}"
     return error_type(code, status.reason)(
         f"{message} ({doubt})" if doubt and code >= 500 else message,
         code=code,
         reason=status.reason,
         where=where,
         retry_after_seconds=after if after is not None else details.retry_after_seconds,
-        causes=tuple((cause.field, cause.message) for cause in details.causes or ()),
+        causes=tuple((cause.field, bounded(cause.message)) for cause in details.causes or ()),
     )
 
 

@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from knfleet.api.meta import Key, Object
+from knfleet.api.texts import EVENT_BYTES, bounded
 
-MESSAGE_BYTES = 1024
 SIMILAR = 10
 """So many different messages with one reason are told apart."""
 SIMILAR_SECONDS = 600.0
@@ -143,7 +143,7 @@ class EventLog:
     def combine(self, happening: Happening, now: float) -> tuple[Hashable, str]:
         """Which Event something belongs to, and the message that it gets."""
         about = (happening.regarding.identity, happening.type, happening.reason)
-        message = shorten(happening.message)
+        message = bounded(happening.message, EVENT_BYTES)
         group = self.groups.get(about, lambda: Group(set(), now))
         if now - group.last > SIMILAR_SECONDS:
             group.messages.clear()
@@ -151,7 +151,7 @@ class EventLog:
         if message in group.messages or len(group.messages) < SIMILAR:
             group.messages.add(message)
             return (*about, message), message
-        return about, shorten(COMBINED + message)
+        return about, bounded(COMBINED + message, EVENT_BYTES)
 
     def may_write(self, regarding: Regarding, now: float) -> bool:
         """Whether the object has a token left, and takes it."""
@@ -195,11 +195,3 @@ def event_name(name: str, wall: datetime, number: int) -> str:
     plain = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "event"
     moment = (int(wall.timestamp()) * 1_000_000 + wall.microsecond) * 1000 + number % 1000
     return f"{plain[:230].rstrip('-.')}.{moment:x}"
-
-
-def shorten(message: str) -> str:
-    """A message that fits into an Event."""
-    encoded = message.encode(errors="replace")
-    if len(encoded) <= MESSAGE_BYTES:
-        return message
-    return encoded[: MESSAGE_BYTES - 3].decode(errors="ignore") + "…"

@@ -2,12 +2,14 @@
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from knfleet.api.cluster import CLUSTERS
 from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
 from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.standard import StandardCondition
 from knfleet.api.work import WORKS
 from knfleet.kube.client import Client
 from knfleet.kube.errors import Invalid
@@ -19,6 +21,7 @@ def thing(resource: Resource, name: str, **parts: Any) -> Object:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **parts}
 
 
+MOMENT = "2026-11-15T12:00:00Z"
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
 CLIENT_CONFIGS = [{"url": "https://spoke:6443", "caBundle": CERTIFICATE}]
 TAINTS = [{"key": "gpu.example.com/only", "value": "yes", "effect": "NoSelect", "timeAdded": None}]
@@ -80,6 +83,22 @@ async def test_what_open_cluster_management_writes_is_taken(
 
     assert covers(made["spec"], spec)
     await fleet.delete(resource, Key(namespace, name))
+
+
+async def test_a_condition_with_an_endless_message_is_written(fleet: Client):
+    """Cut where the API server would refuse the whole status."""
+    await fleet.create(CLUSTERS, thing(CLUSTERS, "wordy", spec={}))
+    said = StandardCondition(
+        type="A", status="False", reason="B", message="é" * 40_000, last_transition_time=MOMENT
+    )
+    status = {"conditions": [msgspec.to_builtins(said)]}
+
+    written = await fleet.patch(
+        CLUSTERS, Key("", "wordy"), {"status": status}, subresource="status"
+    )
+
+    assert written["status"]["conditions"][0]["message"].endswith("é…")
+    await fleet.delete(CLUSTERS, Key("", "wordy"))
 
 
 def covers(made: Any, wanted: Any) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Key, Object
-from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Write, event_name, shorten
+from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Write, event_name
 
 WALL = datetime(2026, 11, 15, 12, 0, 0, 5, UTC)
 
@@ -126,17 +126,6 @@ def test_an_event_about_a_cluster_scoped_object_lives_in_default(log: Log):
 
     assert write.key.namespace == "default"
     assert write.manifest["involvedObject"]["namespace"] == ""
-
-
-@given(st.text(max_size=3000))
-def test_a_message_fits_and_keeps_its_beginning(message: str):
-    """1024 bytes, never half a character."""
-    short = shorten(message)
-
-    assert len(short.encode(errors="replace")) <= 1024
-    assert message.encode(errors="replace").startswith(
-        short.removesuffix("…").encode(errors="replace")
-    )
 
 
 @given(st.text(max_size=300))
