@@ -1,19 +1,47 @@
 """Network addresses that no download may reach.
 
-Link-local addresses hold the metadata services of clouds, which hand out credentials to whoever
-asks from the right machine; a few such services live elsewhere and are listed by name.
+Link-local addresses hold the metadata services of clouds, which give credentials to any client on
+the right machine; a few such services live elsewhere and are listed one by one. An IPv6 address may
+stand for an IPv4 one in several ways, which are all looked at.
 """
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
-METADATA = frozenset(
-    ip_address(address) for address in ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")
+FORBIDDEN = tuple(
+    ip_network(network)
+    for network in (
+        "169.254.0.0/16",  # link-local
+        "fe80::/10",
+        "fec0::/10",  # site-local, which link-local addresses once were mixed with
+        "224.0.0.0/4",  # multicast
+        "ff00::/8",
+        "fd00:ec2::/32",  # services of AWS, of which ::254 is the metadata
+        "fd20:ce::254",  # Google Cloud
+        "fd00:c1::a9fe:a9fe",  # Oracle Cloud
+        "192.0.0.192",
+        "100.100.100.200",  # Alibaba Cloud
+        "168.63.129.16",  # Azure
+        "fd00:42::42",  # Scaleway
+    )
 )
-"""Metadata services of AWS (IPv6), Alibaba and Azure, which are not link-local."""
+"""Networks that are closed: link-local, multicast, and metadata services elsewhere."""
 
-NAT64 = ip_network("64:ff9b::/96")
+LAST_BITS = tuple(
+    ip_network(network)
+    for network in (
+        "::/96",  # IPv4-compatible
+        "::ffff:0:0/96",  # IPv4-mapped
+        "::ffff:0:0:0/96",  # IPv4-translated
+        "64:ff9b::/96",  # NAT64
+        "64:ff9b:1::/48",  # NAT64 of a site
+    )
+)
+"""Networks whose addresses end in the IPv4 address that they stand for."""
+SITE_NAT64 = ip_network("64:ff9b:1::/48")
+ISATAP = (0x00005EFE, 0x02005EFE)
+"""What stands before the IPv4 address in the second half of an IPv6 address."""
 
 
 def is_literal(host: str) -> bool:
@@ -28,19 +56,34 @@ def is_literal(host: str) -> bool:
 def is_forbidden(address: str) -> bool:
     """Whether an address is link-local, a metadata service, or stands for one."""
     parsed = ip_address(address.partition("%")[0])
-    return any(
-        form.is_link_local or form.is_multicast or form in METADATA for form in forms(parsed)
-    )
+    return any(form in network for form in forms(parsed) for network in FORBIDDEN)
 
 
 def forms(address: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
-    """The address, and the IPv4 address that an IPv6 one wraps, if it does."""
+    """The address, and the IPv4 addresses that an IPv6 one may stand for."""
     if isinstance(address, IPv4Address):
         return [address]
-    teredo = address.teredo[1] if address.teredo else None
-    nat64 = IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
-    wrapped = [address.ipv4_mapped, address.sixtofour, teredo, nat64]
-    return [address, *(form for form in wrapped if form is not None)]
+    number = int(address)
+    found: list[IPv4Address | IPv6Address] = [address]
+    if any(address in network for network in LAST_BITS) or (number >> 32) & 0xFFFFFFFF in ISATAP:
+        found.append(IPv4Address(number & 0xFFFFFFFF))
+    if address in SITE_NAT64:
+        found += (embedded(number, length) for length in (48, 56, 64))
+    if address.sixtofour is not None:
+        found.append(address.sixtofour)
+    if address.teredo is not None:
+        found += address.teredo
+    return found
+
+
+def embedded(number: int, length: int) -> IPv4Address:
+    """The IPv4 address behind a prefix of some length; bits 64 to 71 are left out (RFC 6052)."""
+    without_gap = (number >> 64 << 64) | (number & ((1 << 56) - 1)) << 8
+    return IPv4Address(without_gap >> (96 - length) & 0xFFFFFFFF)
+
+
+AddressInfo = tuple[Any, Any, int, str, tuple[Any, ...]]
+"""What `getaddrinfo` says of an address."""
 
 
 class AddressGuard:
@@ -49,7 +92,7 @@ class AddressGuard:
     def __init__(self) -> None:
         self.refused = ""
 
-    def socket(self, address_info: tuple[Any, Any, int, str, tuple[Any, ...]]) -> socket.socket:
+    def socket(self, address_info: AddressInfo) -> socket.socket:
         """A socket that is about to be connected to an address."""
         family, kind, protocol, _, address = address_info
         if is_forbidden(str(address[0])):

@@ -58,10 +58,12 @@ class Downloads:
         limits: Limits | None = None,
         *,
         resolver: AbstractResolver | None = None,
+        guard: type[AddressGuard] = AddressGuard,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or Limits()
         self.resolver = resolver
+        self.guard = guard
         self.now = now
         self.copies: OrderedDict[str, Copy] = OrderedDict()
         self.asking: dict[str, asyncio.Lock] = {}
@@ -100,7 +102,7 @@ class Downloads:
 
     async def download(self, url: str, held: Copy | None) -> Copy:
         """Ask the server, following redirects; every failure is a `ReleaseError`."""
-        guard = AddressGuard()
+        guard = self.guard()
         try:
             async with asyncio.timeout(self.limits.seconds), self.session(guard) as session:
                 return await self.follow(session, url, held)

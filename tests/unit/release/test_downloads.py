@@ -4,11 +4,13 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from knfleet.release.addresses import AddressGuard, AddressInfo
 from knfleet.release.errors import FetchFailed, FetchRefused
 from knfleet.release.fetch import Downloads, Limits, shown
 from testbed.fakes.sockets import loopback_socket
@@ -52,6 +54,18 @@ async def test_redirects_are_followed():
         assert (await Downloads().get(f"{server}/start")).decode() == MANIFEST
 
 
+class LoopbackOnly(AddressGuard):
+    """The guard itself, and behind it a second one: no test leaves this machine if it fails."""
+
+    def socket(self, address_info: AddressInfo) -> socket.socket:
+        made = super().socket(address_info)
+        address = str(address_info[4][0])
+        if ip_address(address).is_loopback:
+            return made
+        made.close()
+        raise AssertionError(f"the guard lets a connection to {address} pass")
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -70,7 +84,7 @@ async def test_a_redirect_leads_only_where_it_may(target: str, message: str):
 
     async with serving(handler) as server:
         with pytest.raises(FetchRefused, match=message):
-            await Downloads().get(f"{server}/a.yaml")
+            await Downloads(guard=LoopbackOnly).get(f"{server}/a.yaml")
 
 
 class Names(AbstractResolver):
@@ -93,7 +107,7 @@ class Names(AbstractResolver):
 
 
 async def test_a_name_that_stands_for_a_metadata_address_is_refused():
-    downloads = Downloads(resolver=Names("169.254.169.254"))
+    downloads = Downloads(resolver=Names("169.254.169.254"), guard=LoopbackOnly)
 
     with pytest.raises(FetchRefused, match=r"leads to 169\.254\.169\.254"):
         await downloads.get("http://files.example.test/a.yaml")
@@ -105,7 +119,7 @@ async def test_a_name_that_stands_for_a_metadata_address_is_refused():
 )
 async def test_what_is_no_web_address_is_refused(url: str):
     with pytest.raises(FetchRefused):
-        await Downloads().get(url)
+        await Downloads(guard=LoopbackOnly).get(url)
 
 
 @pytest.mark.parametrize(
