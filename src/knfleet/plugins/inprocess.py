@@ -12,11 +12,12 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from threading import Lock
 
 from knfleet.kube import process
 from knfleet.kube.podroot import POD_ROOT
@@ -65,12 +66,15 @@ class KeptHub(Hub):
 
     def take(self) -> HTTPConnection | None:
         """A connection that was used not long ago."""
-        while self.idle:
-            line, since = self.idle.pop()
+        while True:
+            try:
+                line, since = self.idle.pop()
+            except IndexError:
+                # Asking first whether there is one would not do: another thread may take it.
+                return None
             if time.monotonic() - since < KEEP_SECONDS:
                 return line
             line.close()
-        return None
 
     def ask_and_keep(self, line: HTTPConnection, path: str) -> tuple[int, bytes]:
         """An answer; the connection is kept unless something went wrong."""
@@ -80,18 +84,23 @@ class KeptHub(Hub):
             line.close()
             raise
         self.idle.append((line, time.monotonic()))
+        if "is_closed" in self.__dict__:
+            self.close()
         return answered
 
     def close(self) -> None:
-        """Close what is not in use."""
-        while self.idle:
-            self.idle.pop()[0].close()
+        """Close what is not in use now, and what is when its answer is there."""
+        self.__dict__["is_closed"] = True
+        while (line := self.take()) is not None:
+            line.close()
 
 
 class OwnPlugins:
     """Runs programs; those that are our own plugins, here."""
 
-    def __init__(self) -> None:
+    def __init__(self, find: Callable[[Mapping[str, str]], Hub] = hub.find) -> None:
+        self.find_hub = find
+        self.locks: dict[tuple[str | None, ...], Lock] = {}
         # Not the threads that all share: a hub that hangs must not keep others from rendering.
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="plugin")
         self.hubs: dict[tuple[str | None, ...], tuple[KeptHub, float]] = {}
@@ -106,12 +115,13 @@ class OwnPlugins:
     def find(self, environ: Mapping[str, str]) -> KeptHub:
         """The hub that an environment means; raises `PluginError`."""
         key = tuple(environ.get(name) for name in sorted(MEANING))
-        known = self.hubs.get(key)
-        if known is None or known[1] < time.monotonic():
-            found = KeptHub(*hub.find(environ))
-            if known is not None:
-                known[0].close()
-            known = self.hubs[key] = (found, time.monotonic() + BELIEVED_SECONDS)
+        with self.locks.setdefault(key, Lock()):
+            known = self.hubs.get(key)
+            if known is None or known[1] < time.monotonic():
+                found = KeptHub(*self.find_hub(environ))
+                if known is not None:
+                    known[0].close()
+                known = self.hubs[key] = (found, time.monotonic() + BELIEVED_SECONDS)
         return known[0]
 
     async def __call__(

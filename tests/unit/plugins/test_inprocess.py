@@ -3,9 +3,15 @@
 import base64
 import json
 import os
+import ssl
 import sys
-from contextlib import closing
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
@@ -13,7 +19,8 @@ import pytest
 from knfleet.kube.errors import CredentialError
 from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
 from knfleet.kube.process import run
-from knfleet.plugins.inprocess import OwnPlugins, own_plugin
+from knfleet.plugins.hub import Hub
+from knfleet.plugins.inprocess import KeptHub, OwnPlugins, own_plugin
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Behaviour, Server, answer, server_context, status
 
@@ -141,3 +148,69 @@ async def test_no_process_is_started_for_our_own_plugin(tmp_path: Path):
         before.children_user,
         before.children_system,
     )
+
+
+def some_hub() -> Hub:
+    """A hub that nothing is sent to."""
+    return Hub("https://127.0.0.1:1", ssl.create_default_context(), "", "token", "default")
+
+
+def test_threads_that_ask_at_once_share_one_hub():
+    """A second one would leave the connections of the first open."""
+    both = Barrier(2)
+    made: list[Hub] = []
+
+    def find(_: Mapping[str, str]) -> Hub:
+        # Nobody comes but one thread, so that this is broken; two would meet here.
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)
+        made.append(some_hub())
+        return made[-1]
+
+    with closing(OwnPlugins(find)) as own, ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(own.find, [{}, {}]))
+
+    assert len(made) == 1
+    assert found[0] is found[1]
+
+
+class EmptiedDeque(deque[tuple[HTTPConnection, float]]):
+    """Looks as it did before another thread took the last."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_a_connection_that_another_thread_took_is_not_missed():
+    """A new one is made instead."""
+    kept = KeptHub(*some_hub())
+    kept.__dict__["lines"] = EmptiedDeque()
+
+    assert kept.take() is None
+
+
+class Superseded(KeptHub):
+    """A hub that is replaced while it answers."""
+
+    def ask(self, line: HTTPConnection, path: str) -> tuple[int, bytes]:
+        self.close()
+        return 200, b""
+
+
+class Line(HTTPConnection):
+    """A connection that knows whether it was closed."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_connection_in_use_while_its_hub_is_replaced_is_closed_after_its_answer():
+    """Nobody would use it again."""
+    kept, line = Superseded(*some_hub()), Line("127.0.0.1", 1)
+
+    assert kept.ask_and_keep(line, "/") == (200, b"")
+
+    assert line.is_closed
+    assert not kept.idle
