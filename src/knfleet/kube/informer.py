@@ -68,6 +68,9 @@ class Informer:
         self.last_contact = 0.0
         self.failing: KubeError | None = None
         self.failures = 0
+        self.relists = 0
+        """How often in a row the server forgot a place soon after a list."""
+        self.listed = 0.0
         self.heard = False
         self.streams_lists = True
         self.weights: dict[Key, int] = {}
@@ -112,23 +115,32 @@ class Informer:
             await asyncio.sleep(delay)
 
     def after_end(self, opened: float) -> float:
-        """How long to wait after a watch that the server ended as it should."""
-        return self.pace(opened, is_free=self.heard)
-
-    def pace(self, opened: float, *, is_free: bool) -> float:
-        """How long to wait after a watch that ended without a fault; only the first one is free."""
+        """How long to wait after a watch that the server ended; only the first one is free."""
         if time.monotonic() - opened >= QUICK_SECONDS:
             self.failures = 0
             return 0
         is_first = not self.failures
         delay = self.next_backoff()
-        return 0 if is_free and is_first else delay
+        return 0 if self.heard and is_first else delay
+
+    def before_relist(self) -> float:
+        """How long to wait before a new list; only the first one soon after another is free.
+
+        Not by how long the watch lasted: a large list alone takes longer than a failure may.
+        """
+        if time.monotonic() - self.listed >= BACKOFF_LIMIT_SECONDS:
+            self.relists = 0
+            return 0
+        self.relists += 1
+        if self.relists == 1:
+            return 0
+        return backoff(self.relists - 1, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
 
     def after_error(self, error: KubeError, opened: float) -> float:
         """How long to wait after a list or watch that failed, and from where to go on."""
         if isinstance(error, Expired) and self.resource_version:
             self.resource_version = ""
-            return self.pace(opened, is_free=True)
+            return self.before_relist()
         if self.streams_lists and isinstance(error, BadRequest | Invalid):
             self.streams_lists = False
             return 0
@@ -221,6 +233,7 @@ class Informer:
             self.weigh(key, 0)
             self.tell(self.store.remove(key))
         seen.clear()
+        self.listed = time.monotonic()
         self.resource_version = version
         self.synced.set()
 

@@ -1,6 +1,7 @@
 """Watches and informers, and what can go wrong with them."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -263,6 +264,25 @@ async def test_what_was_deleted_in_a_gap_is_noticed() -> None:
         assert it.names() == ["a", "c"]
         assert {"updated n/c", "deleted n/b"} == set(it.told()[3:])
         assert "Expired" in it.heard.restarts
+
+
+async def test_a_server_that_forgets_all_the_time_is_listed_less_and_less_often() -> None:
+    """However long each list and watch took, and whatever went well in between."""
+    async with client_for("http://127.0.0.1:1") as client:
+        informer = Informer(client, CONFIG_MAPS)
+        delays: list[float] = []
+        for version in range(12):
+            informer.complete(set(), str(version))
+            some_time_ago = time.monotonic() - 5
+            informer.after_end(some_time_ago)
+            delays.append(informer.after_error(Expired("gone"), some_time_ago))
+
+        assert delays[0] == 0
+        assert min(delays[1:]) > 0
+        assert min(delays[8:]) > 2
+        informer.listed = time.monotonic() - 60
+        informer.resource_version = "13"
+        assert informer.after_error(Expired("gone"), time.monotonic()) == 0
 
 
 async def test_the_old_objects_are_served_until_the_new_list_is_there() -> None:
