@@ -79,9 +79,12 @@ def prepare(folder: Folder, cluster: ClusterState) -> None:
     """Make a cluster's certificates and configuration files, unless they are there."""
     home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
     done = home / "prepared"
+    keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Anew each time: the folder of sockets may be another one than the last time.
+    write_private(home / "egress.json", egress_configuration(egress_socket(folder, cluster)))
+    write_private(home / "node.json", config.dump(node_configuration(folder, cluster)))
     if done.exists():
         return
-    keys.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = pki.Authority.create(f"knfleet dev {cluster.name}")
     authority.pair.write(keys, "ca")
     pki.Authority.create(f"knfleet dev {cluster.name} webhooks").pair.write(keys, "webhook-ca")
@@ -105,8 +108,6 @@ def prepare(folder: Folder, cluster: ClusterState) -> None:
         write_private(home / f"{user}.kubeconfig", pki.kubeconfig([access]))
         if user == "admin":
             client.write(keys, "admin")
-    write_private(home / "egress.json", egress_configuration(egress_socket(folder, cluster)))
-    write_private(home / "node.json", config.dump(node_configuration(folder, cluster)))
     write_private(done, b"")
 
 

@@ -7,13 +7,14 @@ run/           a file for each process that was started: pid and start time
 logs/          what the processes printed
 etcd/          the data of all clusters
 clusters/NAME/ certificates, configuration files and pods of one cluster
+sockets        a link to the folder of Unix sockets
 """
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Generator
@@ -93,8 +94,8 @@ class Folder(Struct, frozen=True):
     @property
     def sockets(self) -> Path:
         """Unix sockets: elsewhere, since their paths may have 107 bytes at most."""
-        digest = hashlib.sha256(os.fsencode(self.root.absolute())).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"knfleet-{os.getuid()}-{digest}"
+        link = self.root / "sockets"
+        return link.readlink() if link.is_symlink() else link
 
     def cluster(self, name: str) -> Path:
         """The folder of one cluster."""
@@ -115,20 +116,29 @@ class Folder(Struct, frozen=True):
     def create(self) -> None:
         """Make the folders; only their owner can look inside."""
         try:
-            for path in (self.root, self.run, self.logs, self.sockets):
+            for path in (self.root, self.run, self.logs):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.create_sockets()
         except OSError as error:
             raise GroundError(
                 f"cannot make {error.filename}: {error.strerror}; choose another folder with --dir"
             ) from error
-        if self.sockets.stat().st_uid != os.getuid():
-            raise GroundError(f"{self.sockets} belongs to another user; choose another --dir")
+
+    def create_sockets(self) -> None:
+        """Make the folder of sockets, whose name nobody can guess and occupy."""
+        if is_private(self.sockets):
+            return
+        link = self.root / "sockets"
+        # A folder that the system removed from its temporary files, or another's in its place.
+        link.unlink(missing_ok=True)
+        link.symlink_to(tempfile.mkdtemp(prefix="knfleet-"))
 
     def remove(self) -> None:
         """Remove every file that was made, and nothing that was not."""
-        for path in (self.run, self.logs, self.etcd, self.root / "clusters", self.sockets):
+        sockets = [self.sockets] if is_private(self.sockets) else []
+        for path in (self.run, self.logs, self.etcd, self.root / "clusters", *sockets):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (self.state_file, self.kubeconfig, self.root / "lock"):
+        for path in (self.state_file, self.kubeconfig, self.root / "lock", self.root / "sockets"):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.root.rmdir()
@@ -157,6 +167,16 @@ class Folder(Struct, frozen=True):
     def write(self, state: State) -> None:
         """Keep the state."""
         write_private(self.state_file, msgspec.json.format(msgspec.json.encode(state)))
+
+
+def is_private(path: Path) -> bool:
+    """Whether a path is a folder that only we can write to, and no link to one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(found.st_mode) and is_ours
 
 
 def write_private(path: Path, content: bytes | str) -> None:

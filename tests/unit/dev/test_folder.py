@@ -2,6 +2,7 @@
 
 import resource
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,50 @@ def test_removing_leaves_files_that_are_not_ours(tmp_path: Path) -> None:
 
     assert list(folder.root.iterdir()) == [mine]
     assert not folder.sockets.exists()
+
+
+def test_the_folder_of_sockets_is_private_and_has_no_name_that_others_can_guess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who could make it first would listen where API servers look for etcd."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    one, same_root = Folder(tmp_path / "dev"), Folder(tmp_path / "dev")
+    one.create()
+    first = one.sockets
+    one.create()
+
+    assert first == one.sockets == same_root.sockets
+    assert first.parent == tmp_path
+    assert stat.S_IMODE(first.stat().st_mode) == 0o700
+    one.remove()
+    one.create()
+    assert one.sockets != first
+    one.remove()
+
+
+@pytest.mark.parametrize("trap", ["gone", "open", "link"])
+def test_a_folder_of_sockets_that_others_can_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
+) -> None:
+    """Temporary folders are cleaned up at times, and then anybody can make one of that name."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, elsewhere = Folder(tmp_path / "dev"), tmp_path / "elsewhere"
+    folder.create()
+    first = folder.sockets
+    first.rmdir()
+    elsewhere.mkdir(mode=0o700)
+    if trap == "open":
+        first.mkdir()
+        first.chmod(0o777)
+    elif trap == "link":
+        first.symlink_to(elsewhere)
+
+    folder.create()
+
+    assert folder.sockets != first
+    assert folder.sockets.is_dir()
+    folder.remove()
+    assert elsewhere.is_dir()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
