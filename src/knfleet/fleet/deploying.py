@@ -11,8 +11,10 @@ from knfleet.api.meta import Object
 
 IMAGE_NAME = "knfleet"
 HEALTH_PORT = 8080
-SMALL: Object = {"requests": {"cpu": "20m", "memory": "96Mi"}}
+SMALL = {"cpu": "20m", "memory": "96Mi"}
 """What pods ask for when nobody says more."""
+HUB_MEMORY, AGENT_MEMORY = "2Gi", "256Mi"
+"""What they may have at most when nobody says otherwise: several times what they need."""
 RESTRICTED: Object = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -30,12 +32,12 @@ class Quality(Struct, frozen=True):
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
 
-    @property
-    def resources(self) -> Object:
-        """The resources of a container."""
+    def resources(self, memory: str) -> Object:
+        """The resources of a container, by default with a limit on its memory."""
         if self.qos == "BestEffort":
             return {}
-        return SMALL if self.qos == "Default" else self.amounts
+        small: Object = {"limits": {"memory": memory}, "requests": SMALL}
+        return small if self.qos == "Default" else self.amounts
 
     @property
     def amounts(self) -> Object:
@@ -109,11 +111,12 @@ def hub_deployment(plan: HubPlan) -> Object:
         ],
         **probes("/health", "/readiness"),
     }
-    return deployment(CLUSTER_MANAGER, plan.namespace, container, plan.image, plan.quality)
+    resources = plan.quality.resources(HUB_MEMORY)
+    return deployment(CLUSTER_MANAGER, plan.namespace, container, plan.image, resources)
 
 
 def deployment(
-    name: str, namespace: str, container: Object, image: str, quality: Quality
+    name: str, namespace: str, container: Object, image: str, resources: Object
 ) -> Object:
     """A workload of one pod; the ServiceAccount is called like it."""
     labels = {"app": name}
@@ -121,7 +124,7 @@ def deployment(
         **container,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "resources": quality.resources,
+        "resources": resources,
         "securityContext": RESTRICTED,
     }
     return {
@@ -135,8 +138,30 @@ def deployment(
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"serviceAccountName": name, "containers": [running]},
+                "spec": {
+                    "serviceAccountName": name,
+                    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                    "containers": [running],
+                },
             },
+        },
+    }
+
+
+def network_policy(name: str, namespace: str, chosen: Object, ports: Iterable[int]) -> Object:
+    """Lets others reach some ports of pods, and no more; pods may reach everything.
+
+    Where they connect to is not known here: API servers have any address.
+    """
+    opened = [{"port": port, "protocol": "TCP"} for port in ports]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "podSelector": {"matchLabels": chosen},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": opened}],
         },
     }
 

@@ -16,7 +16,7 @@ from knfleet.api.hub import (
     OPERATOR_NAMESPACE,
 )
 from knfleet.api.meta import Object
-from knfleet.fleet.deploying import HubPlan
+from knfleet.fleet.deploying import HEALTH_PORT, HubPlan, network_policy
 from knfleet.fleet.grants import READ, rule, shared_roles
 from knfleet.fleet.policies import policies
 from knfleet.fleet.profile_use import PROFILE_USE
@@ -44,6 +44,7 @@ def objects(namespace: str) -> list[Object]:
         *(named("v1", "Namespace", name) for name in dict.fromkeys((namespace, HUB_NAMESPACE))),
         named("v1", "ServiceAccount", CLUSTER_MANAGER, namespace),
         named("v1", "ServiceAccount", BOOTSTRAP_ACCOUNT, namespace),
+        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT]),
         *hub_roles(namespace),
         *shared_roles(),
         role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),

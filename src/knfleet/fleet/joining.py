@@ -22,7 +22,15 @@ from knfleet.api.hub import (
 from knfleet.api.hub import GROUP as OPERATOR_GROUP
 from knfleet.api.meta import Object
 from knfleet.api.spokeaccess import ACCESS_ACCOUNT
-from knfleet.fleet.deploying import HEALTH_PORT, Quality, deployment, gate_list, probes
+from knfleet.fleet.deploying import (
+    AGENT_MEMORY,
+    HEALTH_PORT,
+    Quality,
+    deployment,
+    gate_list,
+    network_policy,
+    probes,
+)
 from knfleet.fleet.grants import READ, rule
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
@@ -79,6 +87,7 @@ def home_objects(plan: JoinPlan) -> list[Object]:
         named("v1", "Namespace", plan.namespace),
         *([] if hosted else [named("v1", "Namespace", ADDON_NAMESPACE), *access_objects(plan)]),
         named("v1", "ServiceAccount", plan.workload, plan.namespace),
+        network_policy(plan.workload, plan.namespace, {"app": plan.workload}, [HEALTH_PORT]),
         *home_roles(plan),
         *([] if hosted else agent_roles(plan)),
         secret(BOOTSTRAP_SECRET, plan.namespace, {"kubeconfig": plan.bootstrap}),
@@ -213,7 +222,8 @@ def agent_deployment(plan: JoinPlan) -> Object:
         container["volumeMounts"] = [
             {"name": "spoke", "mountPath": EXTERNAL_FOLDER, "readOnly": True}
         ]
-    made = deployment(plan.workload, plan.namespace, container, plan.image, plan.quality)
+    resources = plan.quality.resources(AGENT_MEMORY)
+    made = deployment(plan.workload, plan.namespace, container, plan.image, resources)
     if plan.mode == "Hosted":
         volume: Object = {"name": "spoke", "secret": {"secretName": EXTERNAL_SECRET}}
         made["spec"]["template"]["spec"]["volumes"] = [volume]

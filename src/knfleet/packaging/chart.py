@@ -33,6 +33,7 @@ def generated() -> dict[str, str]:
         "templates/settings.yaml": HEAD
         + documents([objects.account(install), *objects.settings(install)]),
         "templates/service.yaml": HEAD + documents([objects.service(install)]),
+        "templates/networkpolicy.yaml": HEAD + documents([objects.network(install)]),
     }
 
 

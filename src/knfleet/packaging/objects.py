@@ -10,6 +10,7 @@ from typing import Any
 from knfleet import __version__
 from knfleet.api.crd import definitions
 from knfleet.api.meta import Object
+from knfleet.fleet.deploying import network_policy
 from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.knative import rights
 from knfleet.knative.settings import HEALTH_PORT, METRICS_PORT
@@ -34,6 +35,7 @@ def everything(install: Install) -> list[Object]:
         *settings(install),
         *([providers(install)] if install.multicluster else []),
         service(install),
+        network(install),
         deployment(install),
     ]
 
@@ -135,6 +137,14 @@ def service(install: Install) -> Object:
     port = {"name": "http-metrics", "port": METRICS_PORT, "targetPort": "health"}
     spec: Object = {"selector": {"name": NAME}, "ports": [port]}
     return made("Service", NAME, at=install.namespace, spec=spec)
+
+
+def network(install: Install) -> Object:
+    """Who may reach the operator's pods: anybody for health and metrics, nobody for more."""
+    ports = (HEALTH_PORT, METRICS_PORT)
+    policy = network_policy(NAME, install.namespace, {"name": NAME}, ports)
+    spec = policy["spec"]
+    return made(policy["kind"], NAME, policy["apiVersion"], at=install.namespace, spec=spec)
 
 
 def deployment(install: Install) -> Object:

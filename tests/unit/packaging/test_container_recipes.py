@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from knfleet import __version__
 from knfleet.cli.main import knfleet
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +43,21 @@ def test_the_image_runs_as_nobody_from_a_base_without_a_host(recipe: str) -> Non
     assert [rest for word, rest in found if word == "USER"][-1] == "65532:65532"
     assert set(bases) <= {"scratch", "${PYTHON}", "${GO}", "${KNFLEET}"}
     assert not [each for each in defaults if "/" in each]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_bases_are_pinned_to_exact_versions(recipe: str) -> None:
+    """A moving tag would build another image next month."""
+    arguments = [rest for word, rest in instructions(recipe) if word == "ARG"]
+    bases = [each for each in arguments if each.startswith(("PYTHON=", "GO=", "KNFLEET="))]
+
+    assert bases
+    assert [each for each in bases if not re.search(r":\d+\.\d+\.\d+(-[\w.-]+)?$", each)] == []
+
+
+def test_the_plugins_are_those_of_this_version() -> None:
+    """The default base is the image of the same release."""
+    assert ("ARG", f"KNFLEET=knfleet:{__version__}") in instructions("Containerfile.plugins")
 
 
 def test_every_command_of_ours_in_a_recipe_exists() -> None:
