@@ -78,7 +78,7 @@ class Clusters:
         lease = self.parts.views.leases.get(Key(cluster.name, LEASE_NAME))
         if lease is None and cluster.metadata.deleting:
             self.parts.heartbeats.forget(cluster.name)
-        beat = self.parts.heartbeats.observe(cluster.name, lease, self.parts.now())
+        beat = self.parts.heartbeats.observe(cluster, lease, self.parts.now())
         if cluster.metadata.deleting:
             cluster = await self.report(cluster, beat, None)
             return await self.deletion.step(cluster)

@@ -45,28 +45,39 @@ class Heartbeats:
     def __init__(self) -> None:
         self.beats: dict[str, Beat] = {}
 
-    def observe(self, cluster: str, lease: Object | None, now: datetime) -> Beat | None:
-        """When a cluster was last heard of; None when it never was.
+    def observe(self, cluster: ManagedCluster, lease: Object | None, now: datetime) -> Beat | None:
+        """When a cluster was last heard of, which is remembered; None when it never was."""
+        beat = self.seen(cluster, lease, now)
+        if beat is not None:
+            self.beats[cluster.name] = beat
+        return beat
 
-        The first Lease that is seen may be as old as it says; a later one came just now. One that
-        is gone says nothing: the hub makes it anew.
+    def seen(self, cluster: ManagedCluster, lease: Object | None, now: datetime) -> Beat | None:
+        """When a cluster was last heard of, if this is its Lease; None when it never was.
+
+        The first Lease that is seen may be as old as it says, unless the agent's clock is known to
+        be off; a later one came just now. One that is gone says nothing: the hub makes it anew.
         """
         spec: Object = (lease or {}).get("spec") or {}
         renewed: str = spec.get("renewTime") or ""
         moment = as_moment(renewed)
-        known = self.beats.get(cluster)
+        known = self.beats.get(cluster.name)
         if moment is None:
             return known
         if known is None:
-            known = Beat(renewed, min(moment, now))
-        elif known.renewed != renewed:
-            known = Beat(renewed, now, moment - now)
-        self.beats[cluster] = known
-        return known
+            return Beat(renewed, now if is_clock_doubtful(cluster) else min(moment, now))
+        return known if known.renewed == renewed else Beat(renewed, now, moment - now)
 
     def forget(self, cluster: str) -> None:
         """A cluster is gone."""
         self.beats.pop(cluster, None)
+
+
+def is_clock_doubtful(cluster: ManagedCluster) -> bool:
+    """Whether the times that a cluster's agent writes say nothing to the hub."""
+    said = find(cluster.status.conditions, CLOCK_SYNCED)
+    is_off = said is not None and said.status == "False"
+    return is_off or cluster.metadata.annotations.get(SKIP_CLOCK_CHECK) == "true"
 
 
 def as_moment(text: str) -> datetime | None:

@@ -9,10 +9,12 @@ from knfleet.api.cluster import (
     ALLOW_REREGISTRATION,
     AUTO_ACCEPTED,
     CLUSTERS,
+    LEASE_NAME,
     REGISTER_GROUP,
     ManagedCluster,
 )
 from knfleet.api.conditions import timestamp
+from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.texts import bounded
 from knfleet.fleet import approval
@@ -21,7 +23,7 @@ from knfleet.fleet.health import is_alive
 from knfleet.fleet.parts import Parts, patch_cluster
 from knfleet.fleet.views import CSRS
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Conflict
+from knfleet.kube.errors import Conflict, NotFound
 from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
@@ -132,15 +134,25 @@ class Requests:
         self, examined: approval.Request, manifest: Object, cluster: ManagedCluster | None
     ) -> Verdict:
         """What to do about a request."""
-        beat = self.parts.heartbeats.beats.get(examined.cluster)
-        alive = cluster is not None and is_alive(cluster, beat, self.parts.now())
         return decide(
             examined,
             cluster,
-            alive=alive,
+            alive=cluster is not None and not examined.renews and await self.alive(cluster),
             may_renew=examined.renews and await self.may_renew(manifest),
             auto_approved=self.parts.installation.auto_approved,
         )
+
+    async def alive(self, cluster: ManagedCluster) -> bool:
+        """Whether a cluster was heard of lately, by the Lease that the server has now.
+
+        What is remembered is not enough: a hub that has just started remembers nothing.
+        """
+        try:
+            lease = await self.client.get(LEASES, LEASE_NAME, cluster.name)
+        except NotFound:
+            lease = None
+        now = self.parts.now()
+        return is_alive(cluster, self.parts.heartbeats.seen(cluster, lease, now), now)
 
     async def may_renew(self, manifest: Object) -> bool:
         """Whether RBAC lets the one who asks renew its certificate."""

@@ -1,15 +1,18 @@
 """Clusters join a real hub: requests, rights, denial; what one agent cannot do to another."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from knfleet.api.cluster import (
     ACCEPTED,
     AGENT_NAME,
     ALLOW_REREGISTRATION,
     AUTO_ACCEPTED,
+    CLOCK_SYNCED,
     CLUSTERS,
     GROUP_PREFIX,
     JOINED,
@@ -17,15 +20,20 @@ from knfleet.api.cluster import (
     MANAGED_CLUSTERS,
     REGISTER_GROUP,
     SET_LABEL,
+    ManagedCluster,
     agent_user,
 )
 from knfleet.api.cluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
+from knfleet.api.schema import decode
 from knfleet.api.work import WORKS
 from knfleet.fleet import accepting
+from knfleet.fleet.approval import NAME_TAKEN, examine
+from knfleet.fleet.approval import Request as Asked
 from knfleet.fleet.grants import ACCESS_SECRET
-from knfleet.fleet.requests import approve, concluded
+from knfleet.fleet.health import Heartbeats
+from knfleet.fleet.requests import Requests, approve, concluded
 from knfleet.fleet.views import CSRS
 from knfleet.kube.certificates import fingerprint
 from knfleet.kube.client import Client
@@ -353,6 +361,39 @@ async def test_the_name_of_a_living_cluster_cannot_be_taken(
         await control.introduce()
         await decided(fleet, await control.ask(), "Approved")
         assert await outcome(fleet, replaced) == ""
+
+
+async def test_a_hub_that_has_just_started_reads_the_lease_before_it_gives_a_name_away(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """It remembers no heartbeat, and a clock that is an hour behind does not make an agent dead."""
+    agent, thief = Agent(bootstrap, "restarted"), Agent(bootstrap, "restarted", "thief")
+    async with (
+        hubs.running(fleet_connection, BOOTSTRAP) as running,
+        Client(await agent.join(fleet)) as own,
+    ):
+        await agent.report(own)
+
+        async def is_recorded() -> bool:
+            return await annotation(fleet, "restarted", AGENT_NAME) == "a1"
+
+        async def verdict() -> str:
+            """What a hub says that has not looked at any cluster yet."""
+            restarted = Requests(replace(running.parts, heartbeats=Heartbeats()))
+            manifest = await fleet.get(CSRS, request)
+            asked = examine(manifest)
+            assert isinstance(asked, Asked)
+            known = decode(await fleet.get(CLUSTERS, "restarted"), ManagedCluster)
+            return (await restarted.verdict(asked, manifest, known)).reason
+
+        await until(is_recorded, "the agent is recorded")
+        request = await thief.ask()
+        await agent.renew(own)
+        assert await verdict() == NAME_TAKEN
+
+        await agent.renew(own, datetime.now(UTC) - timedelta(hours=1))
+        await until(lambda: is_said(fleet, "restarted", CLOCK_SYNCED, "False"), "clock is off")
+        assert await verdict() == NAME_TAKEN
 
 
 async def test_forged_requests_stay_pending(

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from knfleet.api.cluster import (
     ACCEPTED,
     AVAILABLE,
+    CLOCK_SYNCED,
     JOINED,
     SKIP_CLOCK_CHECK,
     UNAVAILABLE,
     UNREACHABLE,
+    ManagedCluster,
 )
 from knfleet.api.conditions import timestamp
 from knfleet.api.meta import Object
@@ -39,9 +41,9 @@ def lease(ago: timedelta) -> Object:
 
 def test_the_first_lease_is_as_old_as_it_says_and_a_later_one_came_just_now():
     beats = Heartbeats()
-    first = beats.observe("c1", lease(HOUR), NOW)
-    later = beats.observe("c1", lease(HOUR - timedelta(minutes=1)), NOW)
-    same = beats.observe("c1", lease(HOUR - timedelta(minutes=1)), NOW + HOUR)
+    first = beats.observe(cluster(IN), lease(HOUR), NOW)
+    later = beats.observe(cluster(IN), lease(HOUR - timedelta(minutes=1)), NOW)
+    same = beats.observe(cluster(IN), lease(HOUR - timedelta(minutes=1)), NOW + HOUR)
 
     assert first is not None
     assert first.heard == NOW - HOUR
@@ -52,8 +54,23 @@ def test_the_first_lease_is_as_old_as_it_says_and_a_later_one_came_just_now():
     assert same == later
 
 
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        cluster(IN, said(CLOCK_SYNCED, "False")),
+        cluster(IN, annotations={SKIP_CLOCK_CHECK: "true"}),
+    ],
+)
+def test_the_first_lease_of_a_cluster_whose_clock_is_off_came_just_now(doubtful: ManagedCluster):
+    """What it says would have its agent declared dead by a hub that has just started."""
+    beat = Heartbeats().observe(doubtful, lease(HOUR), NOW)
+
+    assert beat is not None
+    assert beat.heard == NOW
+
+
 def test_a_lease_from_the_future_does_not_keep_a_cluster_alive_for_ever():
-    beat = Heartbeats().observe("c1", lease(-HOUR), NOW)
+    beat = Heartbeats().observe(cluster(IN), lease(-HOUR), NOW)
 
     assert silent_in(cluster(IN), beat, NOW) == 300
 
@@ -61,10 +78,10 @@ def test_a_lease_from_the_future_does_not_keep_a_cluster_alive_for_ever():
 @pytest.mark.parametrize("broken", [None, {}, {"spec": {}}, {"spec": {"renewTime": "yesterday"}}])
 def test_a_lease_that_is_gone_or_broken_says_nothing_new(broken: Object | None):
     beats = Heartbeats()
-    known = beats.observe("c1", lease(timedelta(0)), NOW)
+    known = beats.observe(cluster(IN), lease(timedelta(0)), NOW)
 
-    assert beats.observe("c1", broken, NOW + HOUR) == known
-    assert Heartbeats().observe("c1", broken, NOW) is None
+    assert beats.observe(cluster(IN), broken, NOW + HOUR) == known
+    assert Heartbeats().observe(cluster(IN), broken, NOW) is None
 
 
 def test_a_cluster_is_lost_after_five_durations_of_silence():
