@@ -1,4 +1,7 @@
-"""The Lease by which the hub sees that the agent is alive."""
+"""The Lease by which the hub sees that the agent is alive.
+
+Hubs of Open Cluster Management let an agent get and update it, but not patch it.
+"""
 
 import random
 from datetime import UTC, datetime
@@ -7,10 +10,13 @@ from knfleet.agent.seat import Seat
 from knfleet.agent.status import is_accepted
 from knfleet.api.cluster import LEASE_NAME
 from knfleet.api.core import LEASES
-from knfleet.api.meta import Key, Request
+from knfleet.api.meta import Object, Request
+from knfleet.apply.parts import part
+from knfleet.kube.errors import Conflict
 from knfleet.runtime.controller import Again
 from knfleet.runtime.election import microtime
 
+CONFLICT_SECONDS = 0.1
 JITTER = 0.2
 """The part of the time between two beats that is left to chance."""
 
@@ -20,12 +26,26 @@ class Heartbeat:
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
+        self.lease: Object | None = None
+        """As the hub last showed it; None when it is to be read."""
 
     async def reconcile(self, _request: Request) -> Again:
         """Renew it once, if the cluster is accepted; the next time before it is due."""
         cluster = self.seat.cluster()
         if cluster is None or not is_accepted(cluster):
             return Again.never()
-        renewed = {"spec": {"renewTime": microtime(datetime.now(UTC))}}
-        await self.seat.hub.urgent.patch(LEASES, Key(cluster.name, LEASE_NAME), renewed)
+        try:
+            await self.renew(cluster.name)
+        except Conflict:
+            # Another wrote it, so it is read again.
+            return Again.after(CONFLICT_SECONDS)
         return Again.after(cluster.lease_seconds * (1 - JITTER * random.random()))  # noqa: S311
+
+    async def renew(self, cluster: str) -> None:
+        """Write the Lease with the time of now, as it was last seen or as it is."""
+        hub = self.seat.hub.urgent
+        lease, self.lease = self.lease, None
+        if lease is None:
+            lease = await hub.get(LEASES, LEASE_NAME, cluster)
+        now = {"renewTime": microtime(datetime.now(UTC))}
+        self.lease = await hub.replace(LEASES, {**lease, "spec": {**part(lease, "spec"), **now}})
