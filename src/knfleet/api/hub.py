@@ -22,6 +22,13 @@ HUB_NAMESPACE = "open-cluster-management-hub"
 AGENT_NAMESPACE = "open-cluster-management-agent"
 ADDON_NAMESPACE = "open-cluster-management-agent-addon"
 BOOTSTRAP_ACCOUNT = "agent-registration-bootstrap"
+BOOTSTRAP_USERS = (
+    f"system:serviceaccount:{OPERATOR_NAMESPACE}:{BOOTSTRAP_ACCOUNT}",
+    f"system:serviceaccount:{OPERATOR_NAMESPACE}:cluster-bootstrap",
+)
+"""Users who may ask for clusters to join, of this and of older releases."""
+BOOTSTRAP_PREFIX = "system:bootstrap:"
+"""Of users who ask with a bootstrap token."""
 BOOTSTRAP_ROLE = "open-cluster-management:bootstrap"
 BOOTSTRAPPERS = "system:bootstrappers:managedcluster"
 BOOTSTRAP_SECRET = "bootstrap-hub-kubeconfig"  # noqa: S105  a name

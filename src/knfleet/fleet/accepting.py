@@ -13,7 +13,7 @@ from knfleet.api.cluster import (
     JOINED,
     ManagedCluster,
 )
-from knfleet.api.hub import BOOTSTRAP_ACCOUNT, OPERATOR_NAMESPACE
+from knfleet.api.hub import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import is_true
@@ -26,11 +26,6 @@ from knfleet.kube.certificates import fingerprint
 from knfleet.kube.client import Client
 from knfleet.kube.errors import NotFound
 
-BOOTSTRAP_USERS = (
-    f"system:serviceaccount:{OPERATOR_NAMESPACE}:{BOOTSTRAP_ACCOUNT}",
-    f"system:serviceaccount:{OPERATOR_NAMESPACE}:cluster-bootstrap",
-)
-BOOTSTRAP_PREFIX = "system:bootstrap:"
 REASON = "AcceptedByAdministrator"
 LISTED = 10
 """So many requests are named when a person must choose."""

@@ -18,6 +18,7 @@ from knfleet.api.hub import (
 from knfleet.api.meta import Object
 from knfleet.fleet.deploying import HEALTH_PORT, HubPlan, network_policy
 from knfleet.fleet.grants import READ, rule, shared_roles
+from knfleet.fleet.hub_policies import hub_policies
 from knfleet.fleet.policies import policies
 from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.fleet.rights import RBAC_GROUP, hub_roles, role
@@ -50,6 +51,7 @@ def objects(namespace: str) -> list[Object]:
         role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
         bootstrap_binding(namespace),
         *policies(),
+        *hub_policies(namespace),
         {
             **named(BINDINGS.api_version, BINDINGS.kind, GLOBAL_SET, namespace),
             "spec": {"clusterSet": GLOBAL_SET},

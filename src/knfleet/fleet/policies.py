@@ -20,7 +20,6 @@ from knfleet.api.cluster import (
 )
 from knfleet.api.cluster import GROUP as CLUSTER_GROUP
 from knfleet.api.meta import Object
-from knfleet.fleet.rights import RBAC_GROUP, TOKENS_ROLE
 
 POLICY_VERSION = "admissionregistration.k8s.io/v1"
 
@@ -68,8 +67,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     variables: tuple[tuple[str, str], ...] = ()
     only_if: tuple[tuple[str, str], ...] = ()
     """Conditions under which it applies at all, by name."""
+    labelled: str = ""
+    """Only objects that have this label, if one is given."""
     parameters: Object | None = None
-    """The kind of objects that the rules look at besides; none of them means no."""
+    """The kind of objects that the rules look at besides."""
+    parameter: str = ""
+    """The name of the one object of that kind which counts; all do when empty.
+
+    If it is missing, the rules are not looked at; if all are, the answer is no."""
 
     def manifests(self) -> list[Object]:
         """The policy and its binding."""
@@ -81,9 +86,13 @@ class Policy(Struct, frozen=True, kw_only=True):
         }
         if self.names:
             matched["resourceNames"] = list(self.names)
+        constraints: Object = {"resourceRules": [matched]}
+        if self.labelled:
+            has = {"key": self.labelled, "operator": "Exists"}
+            constraints["objectSelector"] = {"matchExpressions": [has]}
         spec: Object = {
             "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [matched]},
+            "matchConstraints": constraints,
             "variables": [{"name": name, "expression": text} for name, text in self.variables],
             "matchConditions": [{"name": name, "expression": text} for name, text in self.only_if],
             "validations": [each.manifest() for each in self.rules],
@@ -91,7 +100,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         bound: Object = {"policyName": self.name, "validationActions": ["Deny"]}
         if self.parameters is not None:
             spec["paramKind"] = self.parameters
-            bound["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Deny"}
+            named: Object = {"name": self.parameter, "parameterNotFoundAction": "Allow"}
+            every: Object = {"selector": {}, "parameterNotFoundAction": "Deny"}
+            bound["paramRef"] = named if self.parameter else every
         return [
             policy_object("ValidatingAdmissionPolicy", self.name, spec),
             policy_object("ValidatingAdmissionPolicyBinding", self.name, bound),
@@ -281,36 +292,9 @@ BINDING = Policy(
     ),
 )
 
-TOKEN_BINDING = Policy(
-    name="knfleet-profile-tokens",
-    group=RBAC_GROUP,
-    resources=("rolebindings",),
-    # Parameters that are missing mean no before conditions are asked: hence the name, and below
-    # the rule that no other binding leads to the role.
-    names=(TOKENS_ROLE,),
-    version="v1",
-    operations=("CREATE",),
-    parameters={"apiVersion": f"{CLUSTER_GROUP}/v1beta2", "kind": "ManagedClusterSetBinding"},
-    rules=(Rule("params != null", "Secrets are touched only where a set of clusters is bound"),),
-)
-OTHER_BINDINGS = Policy(
-    name="knfleet-profile-tokens-name",
-    group=RBAC_GROUP,
-    resources=("rolebindings",),
-    version="v1",
-    operations=("CREATE",),
-    only_if=(("tokens", f"object.roleRef.name == '{TOKENS_ROLE}'"),),
-    rules=(
-        Rule(
-            f"object.metadata.name == '{TOKENS_ROLE}'",
-            f"a binding of {TOKENS_ROLE} has the same name",
-        ),
-    ),
-)
-
-POLICIES = (ACCEPTANCE, AGENTS, AGENT_STATUS, BINDING, TOKEN_BINDING, OTHER_BINDINGS)
+POLICIES = (ACCEPTANCE, AGENTS, AGENT_STATUS, BINDING)
 
 
 def policies() -> list[Object]:
-    """All policies with their bindings, ready to be applied."""
+    """The rules for clusters, agents and sets with their bindings, ready to be applied."""
     return [manifest for policy in POLICIES for manifest in policy.manifests()]

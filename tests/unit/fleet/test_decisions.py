@@ -24,7 +24,6 @@ from knfleet.fleet.deletion import is_given_up, next_group, priority
 from knfleet.fleet.grants import SHARED_ROLES, cluster_rules, role_bindings, role_name
 from knfleet.fleet.installation import status_patch
 from knfleet.fleet.installing import hub_objects
-from knfleet.fleet.policies import policies
 from knfleet.fleet.profiles import access_of, status
 from knfleet.fleet.rights import hub_rules
 from tests.unit.fleet.samples import NOW, cluster, said
@@ -177,7 +176,9 @@ def test_what_init_applies_has_no_name_twice_and_crds_first():
 
     assert len(found) == len(set(found))
     assert kinds.index("Namespace") == kinds.count("CustomResourceDefinition")
-    assert len(policies()) == 2 * kinds.count("ValidatingAdmissionPolicy")
+    assert kinds.count("ValidatingAdmissionPolicyBinding") == kinds.count(
+        "ValidatingAdmissionPolicy"
+    )
 
 
 def handed(**parts: str) -> Object:
