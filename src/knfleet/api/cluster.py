@@ -32,6 +32,9 @@ SKIP_CLOCK_CHECK = "registration.open-cluster-management.io/skip-clock-sync-chec
 AGENT_ANNOTATIONS = "agent.open-cluster-management.io/"
 """Prefix of the annotations that an agent may give its cluster."""
 
+AGENT_LABELS = (AGENT_ANNOTATIONS, "feature.open-cluster-management.io/")
+"""Prefixes of the labels that an agent may give its cluster, unless others are chosen."""
+
 HUB_ANNOTATIONS = (AUTO_ACCEPTED, SKIP_CLOCK_CHECK)
 """Annotations of a cluster that the hub acts on, beside those of our own."""
 OUR_ANNOTATIONS = "knfleet.dev/"

@@ -1,5 +1,6 @@
 """`knfleet init`: make a cluster a hub."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,12 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     is_flag=True,
     help="Authors of custom resources need the permission to use their ClusterProfile.",
 )
+@click.option(
+    "--agent-label-prefixes",
+    "labels",
+    default=None,
+    help="Labels that agents may give their clusters, as a/,b/.",
+)
 @click.option("--releases", default="", help="Where the pod finds Knative's release files.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @click.option("--singleton", is_flag=True, hidden=True)
@@ -138,7 +145,23 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
         feature_gates=gates,
         releases=options["releases"],
         check_profile_use=options["check_profile_use"],
+        agent_labels=label_prefixes(options["labels"]),
     )
+
+
+def label_prefixes(said: str | None) -> tuple[str, ...]:
+    """The prefixes of labels that agents may set: those named, or the usual ones."""
+    from knfleet.api.cluster import AGENT_LABELS
+
+    if said is None:
+        return AGENT_LABELS
+    prefixes = tuple(each for each in said.split(",") if each)
+    for each in prefixes:
+        if not re.fullmatch(r"[A-Za-z0-9][-A-Za-z0-9._]*(/[-A-Za-z0-9._]*)?", each):
+            raise click.UsageError(
+                f"--agent-label-prefixes {each}: no label begins so; write example.com/ or name"
+            )
+    return prefixes
 
 
 def objects_of(plan: "HubPlan", connection: "Connection") -> list[dict[str, Any]]:

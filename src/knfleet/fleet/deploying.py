@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from knfleet import __version__
+from knfleet.api.cluster import AGENT_LABELS
 from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from knfleet.api.meta import Object
 
@@ -65,6 +66,8 @@ class HubPlan(Struct, frozen=True):
     """Where Knative's release files are in the pod; empty: where the image has them."""
     check_profile_use: bool = False
     """Whether authors of custom resources need the permission to use their ClusterProfile."""
+    agent_labels: tuple[str, ...] = AGENT_LABELS
+    """Prefixes of the labels that agents may give their clusters."""
 
 
 def image_of(registry: str, version: str) -> str:

@@ -9,14 +9,9 @@ agents and of accounts that may ask to join.
 from msgspec.structs import replace
 
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, GROUP, GROUP_PREFIX
-from knfleet.api.hub import (
-    BOOTSTRAP_PREFIX,
-    BOOTSTRAP_USERS,
-    CLUSTER_MANAGER,
-    CLUSTER_MANAGERS,
-)
+from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from knfleet.api.meta import Object
-from knfleet.fleet.policies import Policy, Rule
+from knfleet.fleet.policies import Policy, Rule, is_bootstrap
 from knfleet.fleet.rights import CERTIFICATES, RBAC_GROUP, SIGNER, TOKENS_ROLE
 
 TOKEN_BINDING = Policy(
@@ -53,9 +48,6 @@ REQUESTER = "object.spec.username"
 IS_AGENT = (
     f"{REQUESTER}.startsWith('{GROUP_PREFIX}' + object.metadata.labels['{CLUSTER_NAME_LABEL}']"
     " + ':')"
-)
-IS_BOOTSTRAP = (
-    f"{REQUESTER} in {list(BOOTSTRAP_USERS)} || {REQUESTER}.startsWith('{BOOTSTRAP_PREFIX}')"
 )
 IS_NAMED = (
     f"{REQUESTER} in {MANAGER}.autoApproveUsers.orValue([])"
@@ -110,7 +102,7 @@ def approval(by_hub: Conditions) -> tuple[Policy, ...]:
         ),
     )
     asking = Rule(
-        f"{IS_AGENT} || {IS_BOOTSTRAP} || {IS_NAMED}",
+        f"{IS_AGENT} || {is_bootstrap(REQUESTER)} || {IS_NAMED}",
         message_expression=(
             f"'the hub does not approve what ' + {REQUESTER} + ' asks for: it is neither an agent"
             " of the cluster, nor an account for joining, nor named as one by the ClusterManager'"

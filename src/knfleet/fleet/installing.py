@@ -13,7 +13,6 @@ from knfleet.api.hub import (
     BOOTSTRAPPERS,
     CLUSTER_MANAGER,
     HUB_NAMESPACE,
-    OPERATOR_NAMESPACE,
 )
 from knfleet.api.meta import Object
 from knfleet.fleet.deploying import HEALTH_PORT, HubPlan, network_policy
@@ -34,13 +33,14 @@ BOOTSTRAP_RULES = [
 
 def hub_objects(plan: HubPlan | None = None) -> list[Object]:
     """The CRDs, and behind them the objects: some of those are of kinds that the CRDs define."""
-    namespace = OPERATOR_NAMESPACE if plan is None else plan.namespace
-    optional = PROFILE_USE.manifests() if plan is not None and plan.check_profile_use else []
-    return [*definitions(), *hub_definitions(), *objects(namespace), *optional]
+    plan = plan or HubPlan(image="")
+    optional = PROFILE_USE.manifests() if plan.check_profile_use else []
+    return [*definitions(), *hub_definitions(), *objects(plan), *optional]
 
 
-def objects(namespace: str) -> list[Object]:
+def objects(plan: HubPlan) -> list[Object]:
     """Namespaces, accounts, rights, policies, and the binding of all clusters to the hub."""
+    namespace = plan.namespace
     return [
         *(named("v1", "Namespace", name) for name in dict.fromkeys((namespace, HUB_NAMESPACE))),
         named("v1", "ServiceAccount", CLUSTER_MANAGER, namespace),
@@ -50,7 +50,7 @@ def objects(namespace: str) -> list[Object]:
         *shared_roles(),
         role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
         bootstrap_binding(namespace),
-        *policies(),
+        *policies(plan.agent_labels),
         *hub_policies(namespace),
         {
             **named(BINDINGS.api_version, BINDINGS.kind, GLOBAL_SET, namespace),

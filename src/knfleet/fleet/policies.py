@@ -4,11 +4,14 @@ Open Cluster Management has webhooks for them, and nothing can be written while 
 These are ValidatingAdmissionPolicies: CEL that also asks RBAC, by the same virtual resources.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from knfleet.api.cluster import (
     ACCEPTED,
     AGENT_ANNOTATIONS,
+    AGENT_LABELS,
     GROUP_PREFIX,
     HUB_ANNOTATIONS,
     MAPPED_PREFIX,
@@ -19,6 +22,7 @@ from knfleet.api.cluster import (
     SET_LABEL,
 )
 from knfleet.api.cluster import GROUP as CLUSTER_GROUP
+from knfleet.api.hub import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.meta import Object
 
 POLICY_VERSION = "admissionregistration.k8s.io/v1"
@@ -124,6 +128,8 @@ NEW_META = "object.metadata.?{field}.orValue({empty})"
 METADATA = (
     ("annotations", NEW_META.format(field="annotations", empty="{}")),
     ("oldAnnotations", OLD_META.format(field="annotations", empty="{}")),
+    ("labels", NEW_META.format(field="labels", empty="{}")),
+    ("oldLabels", OLD_META.format(field="labels", empty="{}")),
     ("finalizers", NEW_META.format(field="finalizers", empty="[]")),
     ("oldFinalizers", OLD_META.format(field="finalizers", empty="[]")),
     ("owners", NEW_META.format(field="ownerReferences", empty="[]")),
@@ -255,6 +261,32 @@ AGENTS = Policy(
     ),
 )
 
+
+def is_bootstrap(user: str) -> str:
+    """CEL for a user that is one of those who ask for clusters to join."""
+    return f"({user} in {list(BOOTSTRAP_USERS)} || {user}.startsWith('{BOOTSTRAP_PREFIX}'))"
+
+
+def agent_labels(prefixes: Sequence[str]) -> Policy:
+    """Sets and placements choose by labels, so an agent has few of its own."""
+    own = f"key == '{SET_LABEL}' || {list(prefixes)}.exists(prefix, key.startsWith(prefix))"
+    named = " or ".join(prefixes) or "nothing"
+    return Policy(
+        name="knfleet-agent-labels",
+        group=CLUSTER_GROUP,
+        resources=("managedclusters",),
+        only_if=(("agent", f"({IS_AGENT}) || {is_bootstrap('request.userInfo.username')}"),),
+        variables=METADATA,
+        rules=(
+            Rule(
+                kept("labels", "oldLabels", unless=f"({own})"),
+                f"an agent sets only labels of its cluster that begin with {named};"
+                " others are for who runs the hub to set, after the cluster has joined",
+            ),
+        ),
+    )
+
+
 HUB_CONDITION = (
     "{object}.?status.conditions.orValue([]).filter(c, c.type == '" + ACCEPTED + "')"
     ".map(c, [c.type, c.status, c.?reason.orValue(''), c.?message.orValue('')])"
@@ -295,6 +327,10 @@ BINDING = Policy(
 POLICIES = (ACCEPTANCE, AGENTS, AGENT_STATUS, BINDING)
 
 
-def policies() -> list[Object]:
-    """The rules for clusters, agents and sets with their bindings, ready to be applied."""
-    return [manifest for policy in POLICIES for manifest in policy.manifests()]
+def policies(labels: Sequence[str] = AGENT_LABELS) -> list[Object]:
+    """The rules for clusters, agents and sets with their bindings, ready to be applied.
+
+    `labels` are the prefixes of those that agents may give their clusters.
+    """
+    every = (*POLICIES, agent_labels(labels))
+    return [manifest for policy in every for manifest in policy.manifests()]

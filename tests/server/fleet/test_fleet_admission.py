@@ -14,12 +14,16 @@ from knfleet.api.cluster import (
     CLUSTERS,
     DELETE_NAMESPACE,
     FORCE_DETACH,
+    SET_LABEL,
     SKIP_CLOCK_CHECK,
 )
 from knfleet.api.clusterset import BINDINGS
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS, NAMESPACES
 from knfleet.api.meta import Key, Object
+from knfleet.fleet.applying import apply_all
+from knfleet.fleet.deploying import HubPlan
 from knfleet.fleet.grants import rule
+from knfleet.fleet.installing import hub_objects
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, NotFound
@@ -106,6 +110,45 @@ async def test_an_agent_that_asks_to_join_may_describe_its_cluster(bootstrap: Co
     described: dict[str, Any] = {"annotations": {f"{AGENT_ANNOTATIONS}region": "here"}}
     async with Client(bootstrap) as asking:
         await asking.create(CLUSTERS, dressed("described", described))
+
+
+async def test_an_agent_chooses_no_labels_by_which_sets_and_placements_choose(
+    fleet: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """Neither when it asks to join nor later; some are its own, and others may be made so."""
+    foreign = {"environment": "prod"}
+    own = {f"{AGENT_ANNOTATIONS}zone": "a", "feature.open-cluster-management.io/x": "available"}
+    agent = Agent(bootstrap, "labelled")
+    async with Client(bootstrap) as asking:
+        with pytest.raises(Forbidden, match=r"knfleet-agent-labels.*feature\.open-cluster"):
+            await asking.create(CLUSTERS, dressed("enters", {"labels": foreign}))
+        await asking.create(CLUSTERS, dressed("describes", {"labels": {**own, SET_LABEL: "x"}}))
+    async with hubs.running(fleet_connection):
+        connection = await agent.join(fleet)
+    key = Key("", "labelled")
+    await fleet.patch(CLUSTERS, key, {"metadata": {"labels": {"tier": "test"}}})
+    async with Client(connection) as client:
+        await client.patch(CLUSTERS, key, {"metadata": {"labels": own}})
+        for labels in (foreign, {"tier": "prod"}, {"tier": None}):
+            with pytest.raises(Forbidden, match="knfleet-agent-labels"):
+                await client.patch(CLUSTERS, key, {"metadata": {"labels": labels}})
+        await client.patch(CLUSTERS, key, {"metadata": {"labels": dict.fromkeys(own)}})
+
+        permitted = HubPlan(image="", agent_labels=("environment",))
+        rules = [each for each in hub_objects(permitted) if "agent-labels" in str(each["metadata"])]
+        try:
+            await apply_all(fleet, rules)
+
+            async def is_permitted() -> bool:
+                try:
+                    await client.patch(CLUSTERS, key, {"metadata": {"labels": foreign}})
+                except Forbidden:
+                    return False
+                return True
+
+            await until(is_permitted, "the label is the agent's own")
+        finally:
+            await apply_all(fleet, hub_objects())
 
 
 async def is_there(client: Client, namespace: str) -> bool:
