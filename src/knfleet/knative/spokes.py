@@ -147,9 +147,17 @@ def root_of(manifest: Object, hub_uid: str) -> Root:
 def check_uid(manifest: Object, profile: Key, uid: str) -> None:
     """Raise `TargetError` when another cluster answers than the one that was installed on."""
     before = annotations_of(manifest).get(TARGET_UID, UNKNOWN)
-    if not uid or before in (uid, UNKNOWN):
+    if before in (uid, UNKNOWN):
         return
     kind, key = manifest["kind"], Key.of(manifest)
+    if not uid:
+        raise TargetError(
+            REMOTE_CLIENT_CREATION_FAILED,
+            f"the credentials of ClusterProfile {profile} may not read namespace kube-system any"
+            f" more, so that nothing tells whether this is the cluster that {kind} {key} is"
+            f" installed on, which has the uid {before}; nothing is written there. Grant `get` on"
+            f" that namespace, or remove the annotation {TARGET_UID} from the {kind}",
+        )
     raise TargetError(
         REMOTE_CLIENT_CREATION_FAILED,
         f"ClusterProfile {profile} leads to another cluster than the one that {kind} {key} is"

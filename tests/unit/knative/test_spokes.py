@@ -47,15 +47,22 @@ def test_both_spellings_of_namespace_settings_count_and_the_newer_wins() -> None
 
 
 def test_another_cluster_is_refused_with_both_uids() -> None:
-    """One that cannot be told is taken for the same."""
+    """One that cannot be told is taken for the same only where it never could be."""
     check_uid(remote(), PROFILE, "one")
+    check_uid(remote(), PROFILE, "")
     check_uid(remote(**{TARGET_UID: "one"}), PROFILE, "one")
-    check_uid(remote(**{TARGET_UID: "one"}), PROFILE, "")
+    check_uid(remote(**{TARGET_UID: UNKNOWN}), PROFILE, "")
     check_uid(remote(**{TARGET_UID: UNKNOWN}), PROFILE, "one")
 
     with pytest.raises(TargetError, match=r"uid two, not one.*remove the annotation") as refused:
         check_uid(remote(**{TARGET_UID: "one"}), PROFILE, "two")
     assert refused.value.reason == "RemoteClientCreationFailed"
+
+
+def test_a_cluster_that_cannot_be_told_any_more_is_refused() -> None:
+    """Another one could answer there, with credentials that may not read its kube-system."""
+    with pytest.raises(TargetError, match=r"may not read namespace kube-system.*has the uid one"):
+        check_uid(remote(**{TARGET_UID: "one"}), PROFILE, "")
 
 
 def test_a_custom_resource_was_installed_when_anything_says_so() -> None:
