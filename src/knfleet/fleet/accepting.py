@@ -141,7 +141,6 @@ async def accept(hub: Client, cluster: str, wish: Wish = Wish()) -> Accepted:  #
 
     With a dry run nothing is done but what would be done is said.
     """
-    key = Key("", cluster)
     try:
         before = await hub.get(CLUSTERS, cluster)
     except NotFound as error:
@@ -150,8 +149,31 @@ async def accept(hub: Client, cluster: str, wish: Wish = Wish()) -> Accepted:  #
             " cluster, or see `knfleet get clusters` for the names there are"
         ) from error
     if wish.again and not wish.dry_run:
-        marked = {"metadata": {"annotations": {ALLOW_REREGISTRATION: "true"}}}
-        await hub.patch(CLUSTERS, key, marked)
+        return await accept_again(hub, before, wish)
+    return await accept_known(hub, before, wish)
+
+
+async def accept_again(hub: Client, before: Object, wish: Wish) -> Accepted:
+    """Accept a cluster whose place a new agent may take; if that fails, it may not any longer."""
+    await permit_again(hub, before, "true")
+    try:
+        return await accept_known(hub, before, wish)
+    except BaseException:
+        was = part(before, "metadata", "annotations").get(ALLOW_REREGISTRATION)
+        await permit_again(hub, before, was)
+        raise
+
+
+async def permit_again(hub: Client, cluster: Object, value: str | None) -> None:
+    """Say on a cluster whether a new agent may take the place of one that is alive."""
+    marked = {"metadata": {"annotations": {ALLOW_REREGISTRATION: value}}}
+    await hub.patch(CLUSTERS, Key.of(cluster), marked)
+
+
+async def accept_known(hub: Client, before: Object, wish: Wish) -> Accepted:
+    """Approve what a cluster that is there asks for, and take it in."""
+    key = Key.of(before)
+    cluster = key.name
     if not is_true(decode(before, ManagedCluster).status.conditions, JOINED):
         await asked(hub, cluster, seconds=wish.patience)
     pending = await pending_requests(hub, cluster)

@@ -478,6 +478,15 @@ async def test_of_two_keys_a_person_lets_one_in(
             await accepting.accept(fleet, "doubled")
         assert [await outcome(fleet, each) for each in requests] == ["", ""]
 
+        for kept in ({}, {ALLOW_REREGISTRATION: "true"}):
+            await fleet.patch(CLUSTERS, Key("", "doubled"), {"metadata": {"annotations": kept}})
+            with pytest.raises(accepting.NotAcceptable, match="several keys"):
+                await accepting.accept(fleet, "doubled", accepting.Wish(again=True))
+            # What failed leaves no door open; what a person set before stays.
+            assert await annotation(fleet, "doubled", ALLOW_REREGISTRATION) == kept.get(
+                ALLOW_REREGISTRATION, ""
+            )
+
         chosen = accepting.Wish(key=fingerprint(agent.key.public_key()))
         await accepting.accept(fleet, "doubled", chosen)
 
