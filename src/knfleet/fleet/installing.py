@@ -23,7 +23,7 @@ from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.fleet.rights import RBAC_GROUP, hub_roles, role
 
 BOOTSTRAP_RULES = [
-    rule("", ["configmaps"], ["get"]),
+    rule("", ["configmaps"], ["get"], ["cluster-info", "kube-root-ca.crt"]),
     rule("certificates.k8s.io", ["certificatesigningrequests"], ["create", *READ]),
     rule(GROUP, [CLUSTERS.plural], ["create", *READ]),
     rule(GROUP, ["managedclustersets/join"], ["create"]),

@@ -18,12 +18,19 @@ from knfleet.api.cluster import (
     SKIP_CLOCK_CHECK,
 )
 from knfleet.api.clusterset import BINDINGS
-from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, EVENTS, NAMESPACES
+from knfleet.api.core import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+)
 from knfleet.api.meta import Key, Object
 from knfleet.fleet.applying import apply_all
 from knfleet.fleet.deploying import HubPlan
 from knfleet.fleet.grants import rule
 from knfleet.fleet.installing import hub_objects
+from knfleet.fleet.invitations import INFO, PUBLIC, ROOT_CA
 from knfleet.kube.client import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, NotFound
@@ -104,6 +111,20 @@ async def test_neither_does_one_who_may_only_change_clusters(
     finally:
         await fleet.patch(CLUSTERS, key, {"metadata": {"finalizers": None}})
         await fleet.delete(CLUSTERS, key)
+
+
+async def test_a_join_token_reads_no_configmaps_but_those_of_the_hubs_ca(
+    fleet: Client, bootstrap: Connection
+):
+    meta = {"name": "settings"}
+    private = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "b"}}
+    await fleet.create(CONFIG_MAPS, private, "default")
+    async with Client(bootstrap) as asking:
+        assert (await asking.get(CONFIG_MAPS, ROOT_CA, "kube-system"))["data"]["ca.crt"]
+        with pytest.raises(NotFound):
+            await asking.get(CONFIG_MAPS, INFO, PUBLIC)
+        with pytest.raises(Forbidden):
+            await asking.get(CONFIG_MAPS, "settings", "default")
 
 
 async def test_an_agent_that_asks_to_join_may_describe_its_cluster(bootstrap: Connection):
