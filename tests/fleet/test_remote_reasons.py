@@ -1,6 +1,5 @@
 """Why a target cannot be used: every reason, as people meet it, and how each is over."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
 from testbed.operators import Operator
 from testbed.waiting import until
-from tests.support.fleets import HEALTHY, PROVIDER, Fleet, Road, write
+from tests.support.fleets import HEALTHY, PROVIDER, SMALL, Fleet, Road, write
 
 UNHEALTHY = HEALTHY | {"status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
@@ -20,13 +19,15 @@ async def test_profiles_providers_and_plugins_are_told_apart_and_each_goes_on_wh
     fleet: Fleet,
 ) -> None:
     """Each mistake has its own reason, and is over without a restart; the other spoke is fine."""
-    fleet.provide()
+    fleet.providers.unlink()
     await fleet.start()
+    await without_a_usable_file(fleet)
+
+    fleet.provide()
     await fleet.deploy("nowhere", on="nowhere")
     await fleet.lost("fleet/nowhere", reason="ClusterProfileNotFound", name="nowhere")
-    await fleet.deploy()
     await fleet.deploy("other", on="spoke2")
-    await fleet.lost(reason="AccessProviderNotConfigured")
+    await fleet.lost("lists no provider", reason="AccessProviderNotConfigured")
 
     fleet.provide("unknown")
     await fleet.lost(reason="ClusterProfileUnavailable")
@@ -64,6 +65,18 @@ async def test_profiles_providers_and_plugins_are_told_apart_and_each_goes_on_wh
     await fleet.hub.gone(SERVINGS, "nowhere")
 
 
+async def without_a_usable_file(fleet: Fleet) -> None:
+    """The hub's own cluster is installed on; what needs the file names it and what is wrong."""
+    await fleet.hub.create(SERVINGS, "local", **SMALL)
+    await fleet.deploy()
+    missing = f"{fleet.providers} cannot be read"
+    await fleet.lost(missing, reason="AccessProviderNotConfigured")
+    await fleet.hub.ready(SERVINGS, "1.23.0", "local")
+
+    write(fleet.providers, "{")
+    await fleet.lost(f"{fleet.providers}: not JSON", reason="AccessProviderNotConfigured")
+
+
 async def stays(fleet: Fleet, wanted: dict[str, str]) -> None:
     """Conditions that others do not touch."""
     found = await fleet.conditions()
@@ -72,25 +85,11 @@ async def stays(fleet: Fleet, wanted: dict[str, str]) -> None:
 
 
 @pytest.mark.full
-async def test_without_a_provider_file_it_is_said_and_a_wrong_one_ends_the_process(
-    fleet: Fleet,
-) -> None:
-    """With the flag that is missing, or the file and what is wrong in it."""
+async def test_without_a_provider_file_the_flag_is_named(fleet: Fleet) -> None:
+    """There are no spokes then."""
     await fleet.start("--disable-ha")
     await fleet.deploy()
     await fleet.lost("--clusterprofile-provider-file", reason="MulticlusterDisabled")
-    assert await fleet.operator.stop() == 0
-
-    write(fleet.providers, "{")
-    await fleet.start()
-    assert await ended(fleet.operator) == 1
-    assert "providers.json" in fleet.operator.said().splitlines()[-1]
-
-
-async def ended(operator: Operator) -> int:
-    """Wait until it ends; its exit code."""
-    assert operator.process is not None
-    return await asyncio.wait_for(operator.process.wait(), 60)
 
 
 async def test_a_missing_api_is_told_and_found_when_it_comes(fleet: Fleet) -> None:

@@ -3,7 +3,8 @@
 The file is JSON, as the Cluster Inventory API defines it. A file that makes no sense is refused as
 a whole; an entry that makes no sense is kept with its problem, so that the others go on working and
 whoever needs it is told. The file is looked at again every second: a ConfigMap that is mounted is
-replaced by way of a symbolic link, and its new content counts without a restart.
+replaced by way of a symbolic link, and its new content counts without a restart. That holds also
+for a file that is missing or makes no sense when the process starts.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from knfleet.kube.process import Run, run
 from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 1.0
+NOT_READ = object()
 FILE_LIMIT = 1024 * 1024
 
 ArgsPolicy = Literal["", "Ignore", "Append"]
@@ -133,15 +135,15 @@ class ProviderFile:
         self.providers: tuple[Provider, ...] = ()
         self.problem = ""
         """What is wrong with the file at the moment; empty when nothing is."""
-        self.stamp: object = None
+        self.stamp: object = NOT_READ
         self.handlers: list[Callable[[], None]] = []
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call a function whenever the providers are different ones."""
+        """Call a function whenever the providers, or what is wrong with the file, are different."""
         self.handlers.append(handler)
 
     def load(self) -> None:
-        """Read the file for the first time; raises `ProviderFileError` when it is of no use."""
+        """Read the file once; raises `ProviderFileError` when it is of no use."""
         self.stamp = stamp_of(self.path)
         self.providers = parse(read(self.path), str(self.path))
 
@@ -152,23 +154,25 @@ class ProviderFile:
             self.look()
 
     def look(self) -> None:
-        """Read the file again if it is another one than before."""
+        """Read the file if it is another one than before, or was of no use."""
         stamp = stamp_of(self.path)
-        if stamp == self.stamp:
+        if stamp == self.stamp and not self.problem:
             return
         self.stamp = stamp
+        before = (self.providers, self.problem)
         try:
-            providers = parse(read(self.path), str(self.path))
+            self.providers, self.problem = parse(read(self.path), str(self.path)), ""
         except ProviderFileError as error:
             self.problem = str(error)
-            log.error("provider file not taken over; the last good one stays", error=str(error))
+        if before == (self.providers, self.problem):
             return
-        self.problem = ""
-        if providers != self.providers:
-            self.providers = providers
-            log.info("provider file changed", providers=[each.name for each in providers])
-            for handler in self.handlers:
-                handler()
+        names = [each.name for each in self.providers]
+        if self.problem:
+            log.error("provider file not used", error=self.problem, last_good=names)
+        else:
+            log.info("provider file read", providers=names)
+        for handler in self.handlers:
+            handler()
 
 
 def stamp_of(path: Path) -> object:

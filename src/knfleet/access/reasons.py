@@ -5,7 +5,7 @@ from knfleet.kube.errors import KubeError
 MULTICLUSTER_DISABLED = "MulticlusterDisabled"
 """No provider file is configured."""
 ACCESS_PROVIDER_NOT_CONFIGURED = "AccessProviderNotConfigured"
-"""The provider file lists no provider."""
+"""The provider file is missing, makes no sense, or lists no provider."""
 CLUSTER_PROFILE_NOT_FOUND = "ClusterProfileNotFound"
 """There is no such profile, or its API is not installed."""
 CLUSTER_PROFILE_NOT_READY = "ClusterProfileNotReady"

@@ -71,13 +71,17 @@ def check_health(profile: ClusterProfile) -> None:
     )
 
 
-def resolve(profile: ClusterProfile, providers: Sequence[Provider]) -> Access:
-    """The way into a profile's cluster; raises `AccessError` when there is none."""
+def resolve(profile: ClusterProfile, providers: Sequence[Provider], problem: str = "") -> Access:
+    """The way into a profile's cluster; raises `AccessError` when there is none.
+
+    The problem is the provider file's, if it has one.
+    """
     if not providers:
+        why = "the file of --clusterprofile-provider-file lists no provider: add one"
         raise AccessError(
             ACCESS_PROVIDER_NOT_CONFIGURED,
-            f"ClusterProfile {profile.key}: cluster provider not configured; the file of"
-            " --clusterprofile-provider-file lists no provider: add one, the file is read again",
+            f"ClusterProfile {profile.key}: cluster provider not configured; {problem or why},"
+            " the file is read again",
         )
     provider = chosen(profile, providers)
     if provider.problem:

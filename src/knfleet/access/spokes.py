@@ -5,14 +5,14 @@ uses it; each has a lifetime of its own, and whatever happens to it happens to n
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
 
-from knfleet.access.providers import Provider, ProviderFile
+from knfleet.access.providers import ProviderFile
 from knfleet.access.reasons import (
     CLUSTER_PROFILE_NOT_FOUND,
     CLUSTER_PROFILE_UNAVAILABLE,
@@ -259,7 +259,7 @@ class Spokes:
         except DecodeError as error:
             text = f"failed to get ClusterProfile {key}: {error}; goes on when it is corrected"
             return last, AccessError(CLUSTER_PROFILE_UNAVAILABLE, text)
-        return way_in(profile, providers, last)
+        return way_in(profile, self.providers, last)
 
     def why_no_profile(self, key: Key) -> AccessError:
         """What to say about a profile that is not there."""
@@ -278,12 +278,12 @@ class Spokes:
 
 
 def way_in(
-    profile: ClusterProfile, providers: Sequence[Provider], last: Access | None
+    profile: ClusterProfile, file: ProviderFile, last: Access | None
 ) -> tuple[Access | None, AccessError | None]:
     """The way that a profile shows, and what is in the way; health is told first."""
     problem: AccessError | None = None
     try:
-        access = resolve(profile, providers)
+        access = resolve(profile, file.providers, file.problem)
     except AccessError as error:
         problem = error
         access = last if error.reason == CLUSTER_PROFILE_UNAVAILABLE else None

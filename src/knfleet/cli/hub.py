@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from knfleet.access.providers import ProviderFileError
 from knfleet.cli import operator
 from knfleet.cli.output import explained
 from knfleet.cli.web import settings_of
@@ -15,7 +14,7 @@ from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError
 
 
-@explained(ReleaseError, KubeError, SettingError, ProviderFileError)
+@explained(ReleaseError, KubeError, SettingError)
 def run(
     kubeconfig: Path | None,
     context: str | None,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.access.providers import ProviderFileError
 from knfleet.cli.errors import remember
 from knfleet.cli.output import explained
 from knfleet.knative.settings import SettingError
@@ -98,7 +97,7 @@ def klog_options(command: Command) -> Command:
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="9090 when not given.")
 @click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
 @klog_options
-@explained(ReleaseError, KubeError, SettingError, ProviderFileError)
+@explained(ReleaseError, KubeError, SettingError)
 def command(
     kubeconfig: Path | None, context: str | None, server: str | None, **options: Any
 ) -> None:
@@ -159,7 +158,10 @@ def prepared(
 
 
 def provider_file(path: str | None) -> "ProviderFile | None":
-    """The access providers that a flag names; none when it names no file."""
+    """The access providers that a flag names; none when it names no file.
+
+    One that is of no use yet ends nothing: it is followed, and conditions say what is wrong.
+    """
     from knfleet.access.providers import ProviderFile
     from knfleet.plugins.inprocess import OwnPlugins
 
@@ -167,7 +169,7 @@ def provider_file(path: str | None) -> "ProviderFile | None":
         return None
     providers = ProviderFile(Path(path))
     providers.run_plugin = OwnPlugins()
-    providers.load()
+    providers.look()
     return providers
 
 

@@ -35,10 +35,12 @@ TARGET: dict[str, Explanation] = {
         WHERE,
     ),
     reasons.ACCESS_PROVIDER_NOT_CONFIGURED: Explanation(
-        "The provider file is there and lists no provider, so no cluster can be logged in to.",
+        "The provider file is missing, cannot be read or lists no provider, so no cluster can be"
+        " logged in to. The message says which; installations on the operator's own cluster go on.",
         (PROVIDER_FILE, OPERATOR_LOG),
-        "Add a provider to the file: a name that profiles offer under status.accessProviders, and"
-        " the plugin to run. The file is read again within seconds; nothing needs a restart.",
+        "Correct the file, or add a provider to it: a name that profiles offer under"
+        " status.accessProviders, and the plugin to run. The file is read again within seconds;"
+        " nothing needs a restart.",
         WHERE,
     ),
     reasons.CLUSTER_PROFILE_NOT_FOUND: Explanation(

@@ -129,11 +129,11 @@ def test_a_changed_file_is_taken_up_and_a_bad_one_is_not(tmp_path: Path):
     file.look()
     assert changes == []
     swap("two")
-    assert changes == []
+    assert changes == [("a",)]
     assert [each.name for each in file.providers] == ["a"]
     assert "not JSON" in file.problem
     swap("three")
-    assert changes == [("b",)]
+    assert changes == [("a",), ("b",)]
     assert file.problem == ""
 
 
@@ -149,6 +149,24 @@ def test_a_file_that_goes_away_takes_nothing_with_it(tmp_path: Path):
 
     assert [each.name for each in file.providers] == ["a"]
     assert "cannot be read: No such file" in file.problem
+
+
+def test_a_file_that_is_of_no_use_at_the_start_is_followed(tmp_path: Path):
+    """Each new problem is told once, and the end of it, also where no provider is listed."""
+    path = tmp_path / "config.json"
+    file = ProviderFile(path)
+    problems: list[str] = []
+    file.on_change(lambda: problems.append(file.problem))
+
+    for content in (b"", b"", b"{", b'{"providers": []}'):
+        if content:
+            path.write_bytes(content)
+        file.look()
+
+    assert len(problems) == 3
+    assert "cannot be read: No such file" in problems[0]
+    assert "not JSON" in problems[1]
+    assert problems[2] == ""
 
 
 @pytest.mark.parametrize("make", ["nothing", "folder", "large"])
