@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.support.contender import Setup
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
+LOST = '"leadership lost; everything is stopped"'
 SHORT = Timing(lease_seconds=4, renew_seconds=3, retry_seconds=0.4)
 
 
@@ -89,6 +91,10 @@ class Contender:
         """Its exit code, when it has ended."""
         return await self.process.wait()
 
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.returncode is None
+
 
 class Arena:
     """All contenders for one Lease, and what they did."""
@@ -140,9 +146,21 @@ class Arena:
         return contender
 
     async def stands_by(self, contender: Contender) -> None:
-        """Wait until a contender has seen who leads."""
-        log = self.folder / f"{contender.identity}.log"
-        await until(lambda: '"following"' in log.read_text(), f"{contender.identity} stands by")
+        """Wait until a contender has seen who leads, since it lost if it did."""
+
+        def follows() -> bool:
+            return '"following"' in self.log(contender).rpartition(LOST)[2]
+
+        await until(follows, f"{contender.identity} stands by")
+
+    async def loses(self, contender: Contender) -> None:
+        """Wait until a contender has stopped to act."""
+        await until(lambda: LOST in self.log(contender), f"{contender.identity} leads no more")
+        assert contender.lives(), self.logs()
+
+    def log(self, contender: Contender) -> str:
+        """What a contender logged."""
+        return (self.folder / f"{contender.identity}.log").read_text()
 
     def history(self) -> list[tuple[str, float, float]]:
         """Everything that any of them did, in the order of its end."""
@@ -178,18 +196,18 @@ class Arena:
         )
 
     def terms(self) -> list[tuple[float, float, str]]:
-        """From when to when each process acted."""
-        spans: dict[str, tuple[float, float]] = {}
-        for identity, begin, end in self.history():
-            first, last = spans.get(identity, (begin, end))
-            spans[identity] = (min(first, begin), max(last, end))
-        return sorted((first, last, identity) for identity, (first, last) in spans.items())
+        """From when to when each process acted, in turn."""
+        acts = sorted(self.history(), key=itemgetter(1))
+        terms = [(who, list(term)) for who, term in groupby(acts, key=itemgetter(0))]
+        return [(term[0][1], max(end for *_, end in term), who) for who, term in terms]
 
     def assert_never_two(self) -> None:
-        """No process acted between the first and the last act of another."""
+        """No process acted while another did, and there were no more terms than takeovers."""
         terms = self.terms()
         for (_, last, old), (first, _, new) in pairwise(terms):
             assert last < first, f"{new} acted before {old} had stopped\n{self.logs()}"
+        begun = sum(self.log(each).count('"leading"') for each in self.contenders.values())
+        assert len(terms) <= begun, f"{terms}\n{self.logs()}"
 
 
 async def reap(process: asyncio.subprocess.Process) -> None:
@@ -226,13 +244,13 @@ async def test_never_two_leaders_act(hub_connection: Connection, tmp_path: Path)
 
 
 async def pause(place: Arena, leader: Contender) -> None:
-    """A leader that slept through its term wakes as nobody: it ends without another act."""
+    """A leader that slept through its term wakes without it: it follows without another act."""
     leader.process.send_signal(signal.SIGSTOP)
     await place.leader(after=time.monotonic(), not_=leader.identity)
     leader.process.send_signal(signal.SIGCONT)
 
-    assert await leader.end() == 1
-    assert "leadership lost" in place.logs()
+    await place.loses(leader)
+    await place.stands_by(leader)
     await place.start("d")
 
 
@@ -269,14 +287,16 @@ async def delete_lease(place: Arena) -> None:
 
 
 async def cut_off(place: Arena) -> None:
-    """A leader without a way to the server stops by itself, before another begins."""
+    """A leader without a way to the server stops before another begins, and follows later."""
     leader = await place.leader(after=time.monotonic())
     leader.wire.refusing = True
     await leader.wire.cut()
     await place.start("f")
 
     await place.leader(after=time.monotonic(), not_=leader.identity)
-    assert await leader.end() == 1
+    await place.loses(leader)
+    leader.wire.refusing = False
+    await place.stands_by(leader)
 
 
 async def hold_back(place: Arena) -> None:
@@ -286,8 +306,9 @@ async def hold_back(place: Arena) -> None:
     follower = await place.leader(after=time.monotonic(), not_=leader.identity)
     leader.wire.open.set()
 
-    assert await leader.end() == 1
+    await place.loses(leader)
     await place.still_leads(follower)
+    await place.stands_by(leader)
 
 
 async def test_a_leader_that_ends_gives_the_lease_back(hub_connection: Connection, tmp_path: Path):
@@ -302,6 +323,31 @@ async def test_a_leader_that_ends_gives_the_lease_back(hub_connection: Connectio
 
         await place.leader(not_="first")
         assert await first.end() == 0
+
+
+async def test_a_server_that_is_away_longer_than_the_lease_finds_the_same_processes(
+    lent: Lent, tmp_path: Path
+):
+    """None acts meanwhile, none ends, and one of them leads afterwards."""
+    server = processes.recorded(lent.folder)["hub.kube-apiserver"]
+    async with arena(lent.connection, tmp_path, SHORT) as place:
+        for identity in ("a", "b"):
+            await place.start(identity)
+        leader = await place.leader()
+        for other in place.contenders.values():
+            if other is not leader:
+                await place.stands_by(other)
+
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            await place.loses(leader)
+            stopped = time.monotonic()
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        next_leader = await place.leader(after=stopped)
+
+        await place.still_leads(next_leader)
+        assert all(each.lives() for each in place.contenders.values()), place.logs()
 
 
 @pytest.mark.full

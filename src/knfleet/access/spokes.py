@@ -103,8 +103,6 @@ class Spokes:
         """What was left and may not have ended yet."""
         self.handlers: list[Callable[[Key], None]] = []
         self.stopping = asyncio.Event()
-        if providers is not None:
-            providers.on_change(self.aim_all)
 
     def join(self, manager: Manager) -> None:
         """Run with a process."""
@@ -118,7 +116,19 @@ class Spokes:
         self.handlers.append(handler)
 
     async def run(self) -> None:
-        """See to it that users learn when profiles can be read; until `stop`."""
+        """See to it that users learn when profiles and providers change; until `stop`."""
+        if self.providers is None:
+            await self.follow_profiles()
+            return
+        # The file outlives us when the process begins anew.
+        self.providers.on_change(self.aim_all)
+        try:
+            await self.follow_profiles()
+        finally:
+            self.providers.handlers.remove(self.aim_all)
+
+    async def follow_profiles(self) -> None:
+        """Look again at everything when profiles can be read; until `stop`."""
         known = ""
         while not self.stopping.is_set():
             failing = self.profiles.failing

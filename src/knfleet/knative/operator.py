@@ -1,6 +1,6 @@
 """The operator as a process: in the order in which the Knative Operator starts, with its ports.
 
-logging → is Kubernetes new enough → election → health and metrics → CRDs → controllers
+health and metrics → logging → is Kubernetes new enough → election → CRDs → controllers
 """
 
 import asyncio
@@ -54,8 +54,6 @@ from knfleet.runtime.turns import Turns
 
 HUB_SECONDS = 3.0
 """How long to wait before the hub is asked again."""
-API_SECONDS = 60.0
-"""How long the API server may take to answer at all."""
 
 
 class Operator:
@@ -88,6 +86,8 @@ class Operator:
         """What of all work is ours, when replicas share it."""
         self.controllers: list[KnativeController] = []
         self.has_crds = False
+        self.unanswered = ""
+        """Why the API server has not answered at all yet."""
         self.begun = asyncio.Event()
         """Set when the controllers have begun to watch."""
         self.metrics_server: Health | None = None
@@ -95,12 +95,13 @@ class Operator:
     async def start(self, releases: Releases) -> None:
         """Check what must be checked, and add everything to the manager."""
         self.manager.close_last(self.client.close)
+        self.health.health["stopping"] = self.stopping
+        self.health.readiness.update(stopping=self.stopping, hub=self.hub, crds=self.crds)
+        # First, for it is healthy to wait for an API server.
+        self.manager.add(self.health, "health")
         await self.check_version()
         await self.elect()
         self.watch_settings()
-        self.health.health["stopping"] = self.stopping
-        self.health.readiness.update(stopping=self.stopping, hub=self.hub, crds=self.crds)
-        self.manager.add(self.health, "health")
         renderer = Renderer(releases, self.settings.minimum_kubernetes)
         self.manager.add(Once(partial(self.begin, renderer)), "controllers")
 
@@ -118,14 +119,18 @@ class Operator:
         log.info("starting", kubernetes=version, namespace=self.settings.system_namespace)
 
     async def first_answer(self) -> str:
-        """The version of the API server, which may still be starting."""
-        async with asyncio.timeout(API_SECONDS):
-            while True:
-                try:
-                    return await self.client.version()
-                except KubeError as error:
-                    log.warning("the API server does not answer yet", error=str(error))
+        """The version of the API server, which may still be starting, or be away for hours."""
+        while True:
+            try:
+                version = await self.client.version()
+            except KubeError as error:
+                if not self.unanswered:
+                    log.warning("the API server does not answer yet; waiting", error=str(error))
+                self.unanswered = str(error)
                 await asyncio.sleep(1)
+            else:
+                self.unanswered = ""
+                return version
 
     async def config_map(self, name: str) -> dict[str, object] | None:
         """One of our ConfigMaps; all of them are optional."""
@@ -145,7 +150,7 @@ class Operator:
         found = await self.config_map(self.settings.config_leader_election)
         options = LeaderOptions(configured.timing(configured.data_of(found)), observe=self.metrics)
         key = Key(self.settings.system_namespace, configured.LEASE)
-        leader = Leader(self.client, key, options=options)
+        leader = Leader(self.client, key, self.manager.identity, options)
         self.options = replace(self.options, user_agent=f"{USER_AGENT} {leader.identity}")
         self.manager.elect(leader)
         self.writer = self.leading_writer = self.fenced(leader.require)
@@ -276,7 +281,7 @@ class Operator:
     def hub(self) -> str | None:
         """No use without an API server."""
         failing = [each.resources.failing for each in self.controllers]
-        return next((str(each) for each in failing if each is not None), None)
+        return self.unanswered or next((str(each) for each in failing if each is not None), None)
 
 
 class OperatorHealth(Health):

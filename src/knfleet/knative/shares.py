@@ -48,7 +48,7 @@ class Shares:
     def require(self) -> None:
         """Raise `LostLeadership` unless this process may write; costs next to nothing.
 
-        One that has led must lead: it ends when it does not, and what it does on the hub meanwhile
+        One that has led must lead: it stops when it does not, and what it does on the hub meanwhile
         may be another's already.
         """
         self.membership.require()

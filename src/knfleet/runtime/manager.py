@@ -3,7 +3,8 @@
 A component is anything with `run`. It runs until it returns, is cancelled, or crashes; a crash ends
 the process. One that also has `stop` (a controller) is asked to finish first when the process is
 to end. The order of the end is: no new work; running work ends or is cut off; everything else ends;
-the Lease is given back; clients are closed.
+the Lease is given back; clients are closed. A process that lost its Lease ends all of that in the
+same order, and begins anew with another manager (`runtime.process`).
 
 A `Lifetime` is a part of that life that can end alone, such as everything for one spoke.
 """
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Protocol, runtime_checkable
 
-from knfleet.runtime.leader import Leader
+from knfleet.runtime.leader import Leader, own_identity
 from knfleet.runtime.logs import log
 
 GRACE_SECONDS = 10.0
@@ -121,13 +122,20 @@ class Lifetime:
             task.cancel()
 
 
+Build = Callable[["Manager"], Awaitable[None]]
+"""Adds the components of a process to its manager."""
+
+
 class Manager:
     """Runs the components of a process until it is told to stop, or one of them crashes."""
 
-    def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
+    def __init__(self, grace_seconds: float = GRACE_SECONDS, identity: str = "") -> None:
         self.grace_seconds = grace_seconds
+        self.identity = identity or own_identity()
+        """By which others know this process in elections."""
         self.leader: Leader | None = None
         self.membership: Component | None = None
+        self.campaigns: list[asyncio.Task[None]] = []
         self.main = Lifetime("process", self.crash)
         self.leading = False
         self.leaders_only: list[tuple[Component, str]] = []
@@ -182,27 +190,40 @@ class Manager:
         self.stopping.set()
         self.main.end()
 
-    async def run(self) -> None:
-        """Run everything until `stop`; raise what crashed, if something did."""
+    async def run(self, build: Build | None = None) -> None:
+        """Run everything until `stop`; raise what crashed, if something did.
+
+        What `build` adds runs from then on; elections begin when it has returned.
+        """
         async with self.closing, asyncio.TaskGroup() as electing:
-            parts = [each for each in (self.leader, self.membership) if each is not None]
-            campaigns = [electing.create_task(self.campaign(each)) for each in parts]
-            await self.run_components()
-            for campaign in campaigns:
+            await self.run_components(build, electing)
+            for campaign in self.campaigns:
                 campaign.cancel()
         if self.failure is not None:
             raise self.failure
 
-    async def run_components(self) -> None:
+    async def run_components(self, build: Build | None, electing: asyncio.TaskGroup) -> None:
         """Run the main lifetime to its end."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.main.run(), name="components")
-            starting = group.create_task(self.start_leading(), name="start leading")
+            starting = group.create_task(self.begin(build, electing), name="start")
             await self.stopping.wait()
             starting.cancel()
             if self.failure is None:
                 await self.finish_work()
             self.main.end()
+
+    async def begin(self, build: Build | None, electing: asyncio.TaskGroup) -> None:
+        """Build, compete, and lead."""
+        if build is not None:
+            try:
+                await build(self)
+            except Exception as error:  # noqa: BLE001  whatever it is, there is nothing to run
+                self.crash(error)
+                return
+        parts = [each for each in (self.leader, self.membership) if each is not None]
+        self.campaigns = [electing.create_task(self.campaign(each)) for each in parts]
+        await self.start_leading()
 
     async def start_leading(self) -> None:
         """Start what only a leader runs, once this process leads."""

@@ -2,8 +2,8 @@
 
 Whoever works on something asks `owns` before, and has `require` asked before each write. Who keeps
 something going registers a `Holder`, which is told when something is ours to begin, and lets go of
-what is another's from now on. A process that did not renew its Lease in time ends, as a leader
-does, and even if it could renew it now: others have what was its own.
+what is another's from now on. A process that did not renew its Lease in time stops, as a leader
+does, even if it could renew it now: others have what was its own. It joins again as a new member.
 """
 
 import asyncio

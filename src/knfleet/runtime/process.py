@@ -2,6 +2,10 @@
 
 The first SIGTERM or SIGINT ends it in order; a second one ends it at once, as does the time limit,
 which counts even while the event loop is stuck.
+
+A process that lost its Lease, because the API server did not answer for so long or because it was
+paused, ends everything that runs in it, in order, and is then a candidate as if it had just been
+started: nothing that it remembers may be true any more, since another process may have led.
 """
 
 import asyncio
@@ -9,69 +13,80 @@ import faulthandler
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from knfleet.runtime.leader import LostLeadership
 from knfleet.runtime.logs import log
-from knfleet.runtime.manager import GRACE_SECONDS, Manager
+from knfleet.runtime.manager import GRACE_SECONDS, Build, ComponentFailed, Manager
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-Build = Callable[[Manager], Awaitable[None]]
 
 
 def run_process(build: Build, grace_seconds: float = GRACE_SECONDS) -> int:
     """Build a manager's components and run them; 0 when it was told to stop, 1 when it failed."""
     allow_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        try:
-            return runner.run(serve(build, Manager(grace_seconds)))
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+        return runner.run(serve(build, Manager(grace_seconds)))
 
 
 async def serve(build: Build, manager: Manager) -> int:
     """Run until a signal or a failure."""
-    building = asyncio.ensure_future(build(manager))
+    is_ending = False
 
     def end(number: int) -> None:
+        nonlocal is_ending
+        is_ending = True
         restore_signals()
         log.info("stopping", signal=signal.Signals(number).name)
-        faulthandler.dump_traceback_later(
-            manager.grace_seconds + 1, exit=True, file=sys.__stderr__ or sys.stderr
-        )
         manager.stop()
-        building.cancel()
 
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, end, number)
     try:
-        await run_built(building, manager)
-    except LostLeadership as error:
-        log.error("leadership lost", error=str(error))
-        return 1
-    except Exception as error:  # noqa: BLE001  the end of the program, told in its log
-        log.critical("crashed", error=f"{type(error).__name__}: {error}", exc_info=error)
-        return 1
+        while True:
+            error = await outcome(build, manager)
+            if error is None:
+                log.info("stopped")
+                return 0
+            if is_ending or not is_loss(error):
+                return 1
+            manager = Manager(manager.grace_seconds, manager.identity)
     finally:
         restore_signals()
-    log.info("stopped")
-    return 0
 
 
-async def run_built(building: asyncio.Future[None], manager: Manager) -> None:
-    """Run a manager once it is built; if that fails, close what it has opened."""
+async def outcome(build: Build, manager: Manager) -> Exception | None:
+    """Run a manager to its end; what went wrong, which is told in the log, if anything did."""
+    limit = asyncio.ensure_future(limit_end(manager))
     try:
-        await building
-    except asyncio.CancelledError:
-        await manager.closing.aclose()
-        if not manager.stopping.is_set():
-            raise
-    except Exception:
-        await manager.closing.aclose()
-        raise
-    else:
-        await manager.run()
+        await manager.run(build)
+    except Exception as error:  # noqa: BLE001  the end of the program, or of its leadership
+        if is_loss(error):
+            log.error("leadership lost; everything is stopped", error=str(error))
+        else:
+            log.critical("crashed", error=f"{type(error).__name__}: {error}", exc_info=error)
+        return error
+    finally:
+        limit.cancel()
+        faulthandler.cancel_dump_traceback_later()
+    return None
+
+
+async def limit_end(manager: Manager) -> None:
+    """From when a manager begins to end, let it not take longer than it may."""
+    await manager.stopping.wait()
+    faulthandler.dump_traceback_later(
+        manager.grace_seconds + 1, exit=True, file=sys.__stderr__ or sys.stderr
+    )
+
+
+def is_loss(error: BaseException | None) -> bool:
+    """Whether a failure is that this process leads no more, wherever that was noticed first."""
+    if isinstance(error, ComponentFailed):
+        return is_loss(error.__cause__)
+    grouped: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return isinstance(error, LostLeadership) or (bool(grouped) and all(map(is_loss, grouped)))
 
 
 def restore_signals() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from knfleet.runtime.leader import LostLeadership
 from knfleet.runtime.manager import CLEANING_SECONDS, ComponentFailed, Manager
+from knfleet.runtime.process import is_loss
 
 DEADLINE_SECONDS = 30
 ROOT = Path(__file__).parents[3]
@@ -134,6 +136,24 @@ async def test_a_signal_during_the_start_ends_the_start():
         code, _ = await process.end()
 
     assert (code, process.lines) == (0, ["building", "client closed"])
+
+
+@pytest.mark.parametrize("is_grouped", [False, True])
+async def test_a_component_that_notices_the_lost_lease_first_is_no_crash(is_grouped: bool):
+    """Whoever notices it, the process begins anew, and no other failure is taken for it."""
+    manager, part, other = Manager(), Part(), Part()
+    manager.add(part, "part")
+    manager.add(other, "other")
+    lost = LostLeadership("not renewed")
+    async with running(manager) as task:
+        await part.begun.wait()
+        part.crash.set_exception(ExceptionGroup("several", [lost]) if is_grouped else lost)
+        with pytest.raises(ComponentFailed) as caught:
+            await task
+
+    assert is_loss(caught.value)
+    assert other.over.is_set()
+    assert not is_loss(ExceptionGroup("several", [lost, LookupError("lost my way")]))
 
 
 class Part:
