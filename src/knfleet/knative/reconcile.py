@@ -202,8 +202,8 @@ class Reconciler:
             if isinstance(error, NetworkError) and profile_of(manifest) is None:
                 raise
             again = self.after_failure(record, manifest, said, str(error))
-        await self.reporter.report(record, manifest, said)
-        return again
+        wait = await self.reporter.report(record, manifest, said)
+        return again.within(wait) if wait else again
 
     def lost(self, record: Record, said: Statement, error: TargetError) -> Again:
         """Say that the target cannot be used; of all else, what was last known stays said."""

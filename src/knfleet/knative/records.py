@@ -35,6 +35,8 @@ class Record:
         self.trigger = trigger_of(manifest)
         self.said: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
         """What was written of late; the last may be on its way."""
+        self.written_at = float("-inf")
+        """When the status was last written, by the loop's clock."""
         self.is_disputed = False
         """Whether somebody else wrote the status since."""
         self.installation: Installation | None = None

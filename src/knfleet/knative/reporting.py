@@ -1,5 +1,6 @@
 """Tells people how a custom resource stands: its status when that changed, and Events."""
 
+import asyncio
 from collections.abc import Iterable
 
 from knfleet.api import conditions
@@ -20,13 +21,15 @@ from knfleet.knative.kinds import Kind, policy_problem
 from knfleet.knative.messages import told
 from knfleet.knative.records import Record
 from knfleet.knative.rendering import Rendering
-from knfleet.knative.status import Statement, patch_of, same
+from knfleet.knative.status import Statement, is_progress, patch_of, same
 from knfleet.kube.client import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.events import Events
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 
+PROGRESS_SECONDS = 2.0
+"""Between two writes that tell nothing but progress: others write the same object."""
 ERRORS = (INSTALL_SUCCEEDED, TARGET_CLUSTER_RESOLVED, VERSION_MIGRATION_ELIGIBLE)
 """Conditions whose False is worth an Event; that pods are on their way is not."""
 
@@ -40,11 +43,25 @@ class Reporter:
         self.events = events
         self.repairs = metrics.repairs
 
-    async def report(self, record: Record, manifest: Object, said: Statement) -> None:
-        """Write the status if it says something new, and tell what became of it in Events."""
+    async def report(self, record: Record, manifest: Object, said: Statement) -> float:
+        """Write the status if it says something new, and tell what became of it in Events.
+
+        Progress waits a while after the last write; the seconds after which to report it again.
+        """
         before, after = record.status, said.status
         if same(before, after) and not record.is_disputed:
-            return
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        wait = record.written_at + PROGRESS_SECONDS - now
+        if wait > 0 and not record.is_disputed and is_progress(before, after):
+            return wait
+        record.written_at = now
+        await self.write(record, manifest, after)
+        return 0.0
+
+    async def write(self, record: Record, manifest: Object, after: KnativeStatus) -> None:
+        """Write a status, and tell what is new in it."""
+        before = record.status
         # Remembered first: the watch may tell of the write before its answer is here.
         record.said.append(after)
         try:

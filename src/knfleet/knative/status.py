@@ -23,6 +23,9 @@ from knfleet.api.conditions import (
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 
+INSTALLING, NOT_READY = ON_THEIR_WAY = ("Installing", "NotReady")
+"""Reasons of conditions whose messages change often before they are True."""
+
 
 class Statement:
     """A status in the making."""
@@ -58,7 +61,7 @@ class Statement:
 
     def installing(self, message: str) -> None:
         """Objects are being applied, or some must wait."""
-        self.unknown(INSTALL_SUCCEEDED, "Installing", message)
+        self.unknown(INSTALL_SUCCEEDED, INSTALLING, message)
 
     def failed(self, problem: str) -> None:
         """Something must be mended before this can be installed."""
@@ -77,11 +80,11 @@ class Statement:
         self.status = replace(self.status, manifests=list(paths))
         said = self.find(INSTALL_SUCCEEDED)
         if said is not None and said.status == "False":
-            self.unknown(INSTALL_SUCCEEDED, "Installing", "everything is applied")
+            self.unknown(INSTALL_SUCCEEDED, INSTALLING, "everything is applied")
 
     def waiting(self, message: str) -> None:
         """Some workloads are not available yet."""
-        self.false(DEPLOYMENTS_AVAILABLE, "NotReady", message)
+        self.false(DEPLOYMENTS_AVAILABLE, NOT_READY, message)
 
     def not_seen(self) -> None:
         """Whether the workloads are available cannot be told."""
@@ -144,6 +147,20 @@ def same(one: KnativeStatus, other: KnativeStatus) -> bool:
     return bare == replace(other, conditions=[], annotations={}) and conditions.same(
         one.conditions, other.conditions
     )
+
+
+def is_progress(before: KnativeStatus, after: KnativeStatus) -> bool:
+    """Whether a status tells only in other words what is still waited for."""
+    return same(worded_alike(before), worded_alike(after))
+
+
+def worded_alike(status: KnativeStatus) -> KnativeStatus:
+    """A status without the messages of conditions that are on their way."""
+    known = [
+        replace(each, message="") if each.reason in ON_THEIR_WAY else each
+        for each in status.conditions
+    ]
+    return replace(status, conditions=known)
 
 
 def status_of(manifest: Object) -> KnativeStatus:

@@ -40,6 +40,11 @@ class Again(Struct, frozen=True):
         """At once, though behind what waits already."""
         return cls(0.0)
 
+    def within(self, seconds: float) -> "Again":
+        """The same, but not later than in so many seconds."""
+        soonest = [each for each in (self.after_seconds, seconds) if each is not None]
+        return Again.after(min(soonest))
+
     @classmethod
     def when(cls, settled: bool, *, else_after: float) -> "Again":
         """Not before something changes if all is settled, else in so many seconds."""
