@@ -4,8 +4,6 @@ import base64
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from knfleet.api.core import (
     CONFIG_MAPS,
     CRDS,
@@ -15,8 +13,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.nudging import LABEL
-from knfleet.apply.parts import items, part
+from knfleet.apply.parts import items
 from knfleet.dev.node.annotations import WEBHOOK
 from knfleet.kube.client import Client, Options
 from knfleet.kube.errors import ApiError, Forbidden
@@ -24,7 +21,6 @@ from knfleet.kube.yaml import dump_all
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 from tests.support.objects import config_map, deployment, manifest, service
-from tests.support.paused import controllers_stand_still
 
 LABELS = {"app.kubernetes.io/version": "1.23.0"}
 THINGS = Resource("example.com", "v1", "Thing", "things")
@@ -60,31 +56,6 @@ async def test_a_webhook_that_denies_is_quoted_and_outlived(
     await hub.tells("InternalError", "no.example.com")
     await hub.client.delete(VALIDATING_WEBHOOKS, Key("", "refuser"))
     await hub.ready(SERVINGS, "1.23.0")
-
-
-@pytest.mark.full
-async def test_workloads_that_their_controller_lost_sight_of_are_touched(
-    knative_hub: Hub, small: Operator
-) -> None:
-    """Again and again until it looks; the touch leaves no trace."""
-    hub = knative_hub
-    with controllers_stand_still(hub.lent):
-        await hub.create(SERVINGS, version="1.23", ingress={})
-        await until(
-            lambda: "so it was touched" in small.log.read_text(),
-            "workloads are touched",
-        )
-        assert "its change is not seen yet" in await hub.says(SERVINGS, "DeploymentsAvailable", "")
-        found = (await hub.client.list(DEPLOYMENTS, "knative-serving")).items
-        assert found
-        await until(lambda: has_no_trace(hub), "no trace is left")
-    await hub.ready(SERVINGS, "1.23.0")
-
-
-async def has_no_trace(hub: Hub) -> bool:
-    """Whether no Deployment has the label of the touch."""
-    found = (await hub.client.list(DEPLOYMENTS, "knative-serving")).items
-    return not any(LABEL in part(each, "metadata", "labels") for each in found)
 
 
 def refusing(hub: Hub) -> Object:

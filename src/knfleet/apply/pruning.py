@@ -59,7 +59,7 @@ class Pruner:
         inventory = replace(parent.inventory, kinds=unclear)
         members, unseen = await self.members(inventory, desired.resources)
         pruning = prune(members, wanted, self.applyset)
-        result = ChangeSet.of(unseen) + await self.carry_out(pruning, "Background", owners)
+        result = ChangeSet.of(unseen) + await self.carry_out(pruning, owners)
         if result.settled:
             jobs = await self.done_jobs(desired, parent.inventory.done_jobs)
             narrow = Inventory(done_jobs=jobs).widened(wanted)
@@ -106,7 +106,7 @@ class Pruner:
             else:
                 members, unseen = await self.sweep()
             pruning = prune(members, frozenset(), self.applyset)
-            done = ChangeSet.of(unseen) + await self.carry_out(pruning, "Foreground", owners)
+            done = ChangeSet.of(unseen) + await self.carry_out(pruning, owners)
             result = ChangeSet(result.changes + done.changes, done.failures, done.pending)
             if not any(each.why == Why.WEBHOOK for each in done.failures):
                 break
@@ -115,14 +115,14 @@ class Pruner:
             await self.parents.change(lambda _: with_home(Inventory(), home))
         return result
 
-    async def carry_out(self, pruning: Pruning, propagation: str, owners: Owners) -> ChangeSet:
+    async def carry_out(self, pruning: Pruning, owners: Owners) -> ChangeSet:
         """Delete and release; roles that may come back are written down before they go."""
         parent = self.parents.parent
         names: frozenset[str] = pruning.second_look
         if parent is not None and parent.version:
             names |= parent.inventory.second_look
             await self.parents.change(lambda inventory: replace(inventory, second_look=names))
-        result = await self.remover.remove(pruning, propagation, owners)
+        result = await self.remover.remove(pruning, owners)
         if names and not any(each.why == Why.UNANSWERED for each in result.failures):
             ghosts = await self.remover.second_look(names)
             known = set(result.by(Action.DELETED))

@@ -4,8 +4,8 @@ Every deletion names the very object and state that was looked at, so nothing ne
 does not go in time is reported with what holds it. One that fails stops no others, with one
 exception: while custom resources wait for their finalizers, the controllers that serve those stay.
 
-Workloads go when their pods have, which is for the cluster's garbage collector to see to; where it
-is late, see `collecting`.
+Only members are waited for. What they own, such as the pods of a Deployment, is deleted by the
+cluster's garbage collector afterwards.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from knfleet.api.core import CLUSTER_ROLES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.changes import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
-from knfleet.apply.collecting import FOREGROUND, Collector, in_the_way
 from knfleet.apply.desired import Owners
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.observed import Observed
@@ -29,7 +28,7 @@ from knfleet.apply.sight import Sight
 from knfleet.apply.waiting import Collection, follow
 from knfleet.apply.writing import Deadlines
 from knfleet.kube.client import Client
-from knfleet.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from knfleet.kube.errors import Conflict, KubeError, NotFound
 
 ATTEMPTS = 5
 QUIET_SECONDS = 1.0
@@ -48,20 +47,14 @@ class Remover:
         self.sight = sight
         self.ledger = sight.ledger
         self.deadlines = deadlines
-        self.collector = Collector(
-            client,
-            patience_seconds=deadlines.collected_seconds,
-            gone_seconds=deadlines.gone_seconds,
-        )
 
-    async def remove(self, pruning: Pruning, propagation: str, owners: Owners) -> ChangeSet:
+    async def remove(self, pruning: Pruning, owners: Owners) -> ChangeSet:
         """Delete and release, one step after the other."""
         outcomes: list[Outcome] = list(
             await asyncio.gather(*(self.release(each, owners) for each in pruning.released))
         )
         for step, members in pruning.removals.items():
-            how = propagation if step == Removal.WORKLOADS else "Background"
-            done = await self.remove_step(members, how)
+            done = await self.remove_step(members)
             outcomes += done
             if any(blocks(step, outcome) for outcome in done):
                 rest = [each for each in pruning.members if each.ref not in refs_of(outcomes)]
@@ -69,10 +62,10 @@ class Remover:
                 break
         return ChangeSet.of(outcomes)
 
-    async def remove_step(self, members: Sequence[Member], propagation: str) -> list[Outcome]:
+    async def remove_step(self, members: Sequence[Member]) -> list[Outcome]:
         """Delete some objects at once, and wait until they are gone."""
         self.ledger.forget(member.ref for member in members)
-        asked = await asyncio.gather(*(self.delete(each, propagation) for each in members))
+        asked = await asyncio.gather(*(self.delete(each) for each in members))
         outcomes = [outcome for outcome in asked if outcome is not None]
         known = refs_of(outcomes)
         going = [member for member in members if member.ref not in known]
@@ -84,7 +77,7 @@ class Remover:
                 outcomes.append(Change(member.ref, Action.DELETED))
         return outcomes
 
-    async def delete(self, member: Member, propagation: str) -> Outcome | None:
+    async def delete(self, member: Member) -> Outcome | None:
         """Ask for the deletion of an object, in the state in which it is ours; why it cannot go."""
         observed: Observed | None = member.observed
         try:
@@ -92,10 +85,10 @@ class Remover:
                 if observed is None or observed.uid != member.observed.uid:
                     return None
                 if observed.deleting:
-                    return await self.collect(member.resource, observed)
+                    return None
                 if problem := self.objection(observed):
                     return Failure(member.ref, Why.OTHER_SET, problem, "delete")
-                if await self.try_delete(member.resource, observed, propagation):
+                if await self.try_delete(member.resource, observed):
                     return None
                 observed = await self.sight.get(member.resource, member.ref.key)
         except KubeError as error:
@@ -109,17 +102,7 @@ class Remover:
             return other_set(observed)
         return "" if observed.is_ours else "no field manager of it is ours, so it is left alone"
 
-    async def collect(self, resource: Resource, observed: Observed) -> Outcome | None:
-        """Help an object that is being deleted, if it needs it; what it waits for, if we know."""
-        if observed.part_of != self.applyset.id or not self.collector.is_due(observed):
-            return None
-        try:
-            pods = await self.collector.collect(resource, observed)
-        except Forbidden:
-            return None  # then it goes when the cluster's own collector sees to it
-        return Pending(observed.ref, in_the_way(pods)) if pods else None
-
-    async def try_delete(self, resource: Resource, observed: Observed, propagation: str) -> bool:
+    async def try_delete(self, resource: Resource, observed: Observed) -> bool:
         """Ask for the deletion of an object in one state; whether it was in that state."""
         try:
             await self.client.delete(
@@ -127,7 +110,7 @@ class Remover:
                 observed.ref.key,
                 uid=observed.uid,
                 resource_version=observed.version,
-                propagation=propagation,
+                propagation="Background",
             )
         except Conflict:
             return False
@@ -273,8 +256,6 @@ def still_there(manifest: Object) -> str:
     told = "it is being deleted"
     if finalizers:
         told += f", and held by the finalizers {', '.join(finalizers)}"
-    if FOREGROUND in finalizers:
-        told += ": the cluster's garbage collector has not seen its pods go"
     return told
 
 

@@ -42,8 +42,6 @@ class Deadlines(Struct, frozen=True):
     established_seconds: float = 30
     webhook_seconds: float = 30
     gone_seconds: float = 60
-    collected_seconds: float = 60
-    """For a cluster's garbage collector, before its work on a workload is done for it."""
 
 
 class Writer:

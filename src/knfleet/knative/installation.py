@@ -17,7 +17,6 @@ from knfleet.apply.desired import owner_reference
 from knfleet.apply.drift import Fights
 from knfleet.apply.engine import Engine
 from knfleet.apply.inventory import ApplySet, Inventory, Parent
-from knfleet.apply.nudging import Nudges
 from knfleet.apply.observed import is_newer
 from knfleet.apply.readiness import Health, State, Summary
 from knfleet.apply.refs import JOB, GroupKind, Ref
@@ -78,7 +77,6 @@ class Installation:
         )
         self.engine.sight.empty = target.empty
         self.repairs = Repairs(self.engine, self.watch, Fights(time.monotonic), repaired)
-        self.nudges = Nudges(self.watch)
         self.watch.on_change(self.notice)
         self.rendering: Rendering | None = None
         self.resources: Sequence[Resource] = ()

@@ -252,12 +252,9 @@ class Reconciler:
             raise trouble
         early = summary is not None and self.are_early(record, summary, rendering)
         if not self.judge(said, changes, summary, rendering, wait=not early):
-            nudges = installation.nudges
-            self.reporter.tell_nudges(await nudges.look())
             if summary is None or changes.pending:
                 return Again.after(GATED_SECONDS)
-            must_look = target.root is not None or nudges.is_waiting
-            return Again.after(self.poll_seconds) if must_look else Again.never()
+            return Again.never() if target.root is None else Again.after(self.poll_seconds)
         said.succeeded(rendering.version)
         record.failures = 0
         await self.reporter.report(record, manifest, said)

@@ -1,7 +1,6 @@
 """Tells people how a custom resource stands: its status when that changed, and Events."""
 
 import asyncio
-from collections.abc import Iterable
 
 from knfleet.api import conditions
 from knfleet.api.conditions import (
@@ -15,7 +14,6 @@ from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.changes import Action, ChangeSet
 from knfleet.apply.marks import PART_OF
-from knfleet.apply.refs import Ref
 from knfleet.apply.repair import Repair
 from knfleet.knative.kinds import Kind, policy_problem
 from knfleet.knative.messages import told
@@ -125,11 +123,6 @@ class Reporter:
                 text = f"{change.ref}: fields that the field managers {others} owned were set by us"
                 if record.is_news(text):
                     self.events.normal(manifest, "TakenByForce", text)
-
-    def tell_nudges(self, nudged: Iterable[Ref]) -> None:
-        """Tell which workloads the controllers of their cluster had lost sight of."""
-        for ref in nudged:
-            log.warning("its controller has not seen it, so it was touched", workload=str(ref))
 
     def tell_pruned(self, manifest: Object, changes: ChangeSet) -> None:
         """Tell what is gone that is no longer wanted."""

@@ -6,7 +6,6 @@ Only when Knative is to be installed on the hub itself does it get the rights fo
 are wide: whoever installs Roles must be allowed to grant what is in them.
 """
 
-from knfleet.api.core import PODS, REPLICA_SETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, GROUP, SERVINGS
 from knfleet.api.meta import Object, Resource
@@ -70,9 +69,6 @@ def local_rules() -> list[Object]:
     return [
         *(rule(group, resources, MANAGE) for group, resources in INSTALLED.items()),
         rule("discovery.k8s.io", ("endpointslices",), READ),
-        # For workloads that the cluster's own garbage collector is late for.
-        on(PODS, "delete", "list", "watch"),
-        on(REPLICA_SETS, "delete", "list"),
         # Roles of Knative hold rights that this role does not.
         rule(RBAC, ("clusterroles", "roles"), ("bind", "escalate")),
     ]
