@@ -30,6 +30,7 @@ def run(
     """
     from knfleet.fleet.builtin import BuiltInProviders
     from knfleet.fleet.hub import HubSettings, build
+    from knfleet.fleet.installing import related_resources
     from knfleet.fleet.process import FleetOptions
     from knfleet.plugins.inprocess import OwnPlugins
 
@@ -39,7 +40,8 @@ def run(
         environment = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig.absolute())}
         parts["providers"] = BuiltInProviders(environment)
         parts["providers"].run_plugin = OwnPlugins()
-    parts["settings"] = HubSettings(parts["settings"], FleetOptions(auto_approved_users=users))
+    fleet = FleetOptions(auto_approved_users=users, related_resources=related_resources())
+    parts["settings"] = HubSettings(parts["settings"], fleet)
     if options["web"] is None:
         operator.start(partial(build, **parts))
         return

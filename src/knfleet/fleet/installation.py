@@ -1,6 +1,6 @@
 """How the hub is set up, read live from its ClusterManager, and what it says of itself there."""
 
-from functools import cache
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,6 @@ from knfleet.api.hub import (
     DEFAULT_SET_GATE,
     HUB_PLACEMENT_DEGRADED,
     HUB_REGISTRATION_DEGRADED,
-    OPERATOR_NAMESPACE,
     PROGRESSING,
     ClusterManager,
     Generation,
@@ -25,7 +24,6 @@ from knfleet.api.hub import (
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
-from knfleet.fleet.installing import hub_objects, named
 from knfleet.fleet.views import Views
 
 DRIVERS = ("csr",)
@@ -109,26 +107,6 @@ def conditions(manager: ClusterManager, problem: str) -> list[StandardCondition]
     ]
 
 
-@cache
-def related() -> tuple[RelatedResource, ...]:
-    """What belongs to the hub on its cluster, as its ClusterManager lists it."""
-    workload = named("apps/v1", "Deployment", CLUSTER_MANAGER, OPERATOR_NAMESPACE)
-    return tuple(related_to(each) for each in (*hub_objects(), workload))
-
-
-def related_to(manifest: Object) -> RelatedResource:
-    """An object as a ClusterManager lists it."""
-    group, _, version = manifest["apiVersion"].rpartition("/")
-    kind: str = manifest["kind"].lower()
-    return RelatedResource(
-        group=group,
-        version=version,
-        resource=f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s",
-        name=manifest["metadata"]["name"],
-        namespace=manifest["metadata"].get("namespace", ""),
-    )
-
-
 def generations(deployment: Object | None) -> list[Generation]:
     """Which state of the hub's Deployment is there; nothing when the hub runs elsewhere."""
     if deployment is None:
@@ -147,14 +125,17 @@ def generations(deployment: Object | None) -> list[Generation]:
 
 
 def status_patch(
-    manager: ClusterManager, said: list[StandardCondition], deployment: Object | None
+    manager: ClusterManager,
+    said: list[StandardCondition],
+    deployment: Object | None,
+    related: Sequence[RelatedResource] = (),
 ) -> Object:
     """The patch that makes a ClusterManager say how the hub stands; empty when it does."""
     wanted = InstallationStatus(
         observed_generation=manager.metadata.generation,
         conditions=said,
         generations=generations(deployment),
-        related_resources=list(related()),
+        related_resources=list(related),
     )
     if wanted == manager.status:
         return {}

@@ -13,6 +13,8 @@ from knfleet.api.hub import (
     BOOTSTRAPPERS,
     CLUSTER_MANAGER,
     HUB_NAMESPACE,
+    OPERATOR_NAMESPACE,
+    RelatedResource,
 )
 from knfleet.api.meta import Object
 from knfleet.fleet.deploying import HEALTH_PORT, HubPlan, network_policy
@@ -57,6 +59,25 @@ def objects(plan: HubPlan) -> list[Object]:
             "spec": {"clusterSet": GLOBAL_SET},
         },
     ]
+
+
+def related_resources() -> tuple[RelatedResource, ...]:
+    """What belongs to the hub on its cluster, as its ClusterManager lists it."""
+    workload = named("apps/v1", "Deployment", CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+    return tuple(related_to(each) for each in (*hub_objects(), workload))
+
+
+def related_to(manifest: Object) -> RelatedResource:
+    """An object as a ClusterManager lists it."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    kind: str = manifest["kind"].lower()
+    return RelatedResource(
+        group=group,
+        version=version,
+        resource=f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s",
+        name=manifest["metadata"]["name"],
+        namespace=manifest["metadata"].get("namespace", ""),
+    )
 
 
 def bootstrap_binding(namespace: str) -> Object:

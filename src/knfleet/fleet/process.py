@@ -5,7 +5,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from msgspec import Struct
 
 from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from knfleet.api.hub import (
+    CLUSTER_MANAGER,
+    CLUSTER_MANAGERS,
+    OPERATOR_NAMESPACE,
+    RelatedResource,
+)
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.standard import put
 from knfleet.fleet.clusters import Clusters
@@ -37,6 +42,8 @@ class FleetOptions(Struct, frozen=True):
     """How the fleet's controllers are set up."""
 
     auto_approved_users: frozenset[str] = frozenset()
+    related_resources: tuple[RelatedResource, ...] = ()
+    """What belongs to the hub on its cluster, for the status of its ClusterManager."""
     now: Now = wall
 
 
@@ -49,6 +56,7 @@ class Fleet:
         self.manager = manager
         self.client = client
         self.metrics = metrics
+        self.options = options
         self.views = Views(client)
         self.events = Events(client, "knfleet-hub", EventOptions(observe=metrics))
         self.parts = Parts(
@@ -134,7 +142,9 @@ class Fleet:
         new = list(manager.status.conditions)
         for said in conditions(manager, "" if failing is None else str(failing)):
             new = put(new, said, self.parts.now())
-        patch = status_patch(manager, new, await self.own_deployment())
+        patch = status_patch(
+            manager, new, await self.own_deployment(), self.options.related_resources
+        )
         if patch:
             try:
                 await self.client.patch(CLUSTER_MANAGERS, request.key, patch, subresource="status")

@@ -23,7 +23,7 @@ from knfleet.fleet.clusters import member_namespaces, wanted_finalizers
 from knfleet.fleet.deletion import is_given_up, next_group, priority
 from knfleet.fleet.grants import SHARED_ROLES, cluster_rules, role_bindings, role_name
 from knfleet.fleet.installation import status_patch
-from knfleet.fleet.installing import hub_objects
+from knfleet.fleet.installing import hub_objects, related_resources
 from knfleet.fleet.profiles import access_of, status
 from knfleet.fleet.rights import hub_rules
 from tests.unit.fleet.samples import NOW, cluster, said
@@ -264,7 +264,7 @@ def test_a_hub_lists_what_belongs_to_it_and_says_nothing_twice():
     deployment: Object = {
         "metadata": {"name": "cluster-manager", "namespace": "here", "generation": 3}
     }
-    patch = status_patch(manager, [], deployment)
+    patch = status_patch(manager, [], deployment, related_resources())
 
     written = patch["status"]
     assert [each["lastGeneration"] for each in written["generations"]] == [3]
@@ -273,7 +273,7 @@ def test_a_hub_lists_what_belongs_to_it_and_says_nothing_twice():
     assert ("validatingadmissionpolicies", "knfleet-acceptance") in listed
     assert len(listed) == len(hub_objects()) + 1
     told = decode({"metadata": {"generation": 2}, "status": written}, ClusterManager)
-    assert status_patch(told, [], deployment) == {}
+    assert status_patch(told, [], deployment, related_resources()) == {}
     assert status_patch(told, [], None)["status"]["generations"] == []
 
 
