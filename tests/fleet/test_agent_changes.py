@@ -4,8 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from msgspec.structs import replace
 
 from knfleet.agent import certificates
@@ -26,13 +24,18 @@ from knfleet.api.hub import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.api.meta import Key, Object
 from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import StandardCondition, find, put
-from knfleet.dev import pki
 from knfleet.kube.client import Client
-from testbed.clusters import Lent
 from testbed.fakes.proxies import HttpProxy, Wire
 from testbed.waiting import until
 from tests.support import hubs
-from tests.support.agent_process import Scene, bootstrap_token, cluster_of, condition, hub_secret
+from tests.support.agent_process import (
+    Scene,
+    bootstrap_token,
+    cluster_of,
+    condition,
+    hub_secret,
+    lasting,
+)
 
 pytestmark = pytest.mark.xdist_group("agent")
 SHORT = timedelta(seconds=12)
@@ -71,27 +74,6 @@ async def beats_after(hub: Client, moment: datetime) -> bool:
     """Whether the Lease was renewed after a moment."""
     found = await hub.get(LEASES, LEASE_NAME, "c1")
     return datetime.fromisoformat(found["spec"]["renewTime"]) > moment
-
-
-def lasting(hub: Lent, held: Held, lifetime: timedelta) -> bytes:
-    """A certificate for the agent's key that lasts only so long from now."""
-    authority = pki.Authority.load(hub.folder.pki(hub.name), "ca")
-    old = x509.load_pem_x509_certificate(held.certificate)
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(old.subject)
-        .issuer_name(authority.certificate.subject)
-        .public_key(old.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now)
-        .not_valid_after(now + lifetime)
-        .add_extension(
-            x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
-        .sign(authority.key, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM)
 
 
 async def test_a_hub_behind_a_proxy_is_joined_through_it_and_followed_to_another_port(

@@ -6,13 +6,17 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import psutil
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from msgspec import Struct
 
 from knfleet.agent.certificates import REQUESTS
+from knfleet.agent.identity import Held
 from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, ManagedCluster
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
@@ -21,6 +25,7 @@ from knfleet.api.schema import decode
 from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import find
 from knfleet.apply.parts import items, part
+from knfleet.dev import pki
 from knfleet.fleet.approval import Request, examine
 from knfleet.fleet.joining import JoinPlan, access_objects
 from knfleet.fleet.requests import approve
@@ -165,6 +170,27 @@ async def hub_secret(spoke: Client) -> dict[str, bytes]:
 async def remove_hub_secret(spoke: Client) -> None:
     """Delete what the agent keeps."""
     await spoke.delete(SECRETS, Key(AGENT_NAMESPACE, HUB_SECRET))
+
+
+def lasting(hub: Lent, held: Held, lifetime: timedelta, *, age: timedelta = timedelta(0)) -> bytes:
+    """A certificate for an agent's key that lasts only so long from now, and has that age."""
+    authority = pki.Authority.load(hub.folder.pki(hub.name), "ca")
+    old = x509.load_pem_x509_certificate(held.certificate)
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(old.subject)
+        .issuer_name(authority.certificate.subject)
+        .public_key(old.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - age)
+        .not_valid_after(now + lifetime)
+        .add_extension(
+            x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .sign(authority.key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM)
 
 
 class Scene(Struct):

@@ -1,0 +1,104 @@
+"""The agents of Open Cluster Management as processes: built once, and run beside our hub.
+
+They keep who they are in a Secret of one namespace, so a cluster has one of each.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from msgspec import Struct
+
+from knfleet.dev import ports
+from knfleet.dev.progress import Progress
+from testbed.clusters import Lent
+from testbed.go_build import built
+from testbed.peers.leash import GRACE_SECONDS
+
+PACKAGES = "open-cluster-management.io/ocm/cmd"
+
+
+class OcmAgents(Struct, frozen=True):
+    """What we need of Open Cluster Management."""
+
+    registration: Path
+    work: Path
+
+
+async def ocm_agents(progress: Progress) -> OcmAgents:
+    """The agents, built unless they are in the cache."""
+    built_as = {
+        name: await built("ocm", f"{PACKAGES}/{name}", name, progress)
+        for name in ("registration", "work")
+    }
+    return OcmAgents(**built_as)
+
+
+class OcmSpoke(Struct, frozen=True):
+    """A cluster on which the agents run, and where they keep their files."""
+
+    name: str
+    lent: Lent
+    folder: Path
+
+    @property
+    def bootstrap(self) -> Path:
+        """The bootstrap kubeconfig."""
+        return self.folder / "bootstrap.kubeconfig"
+
+    @property
+    def hub_folder(self) -> Path:
+        """Where the registration agent puts the hub's kubeconfig."""
+        return self.folder / "hub"
+
+    def log(self, agent: str) -> Path:
+        """What an agent says."""
+        return self.folder / f"{agent}-agent.log"
+
+    @contextlib.asynccontextmanager
+    async def registering(self, agents: OcmAgents, *flags: str) -> AsyncGenerator[None]:
+        """The registration agent runs."""
+        own = ("--bootstrap-kubeconfig", str(self.bootstrap))
+        folder = ("--hub-kubeconfig-dir", str(self.hub_folder))
+        async with self.running("registration", agents.registration, *own, *folder, *flags):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def working(self, agents: OcmAgents) -> AsyncGenerator[None]:
+        """The work agent runs, as the agent that the registration agent has become."""
+        own = ("--agent-id", (self.hub_folder / "agent-name").read_text())
+        source = ("--workload-source-driver", "kube")
+        config = ("--workload-source-config", str(self.hub_folder / "kubeconfig"))
+        often = ("--status-sync-interval", "2s")
+        async with self.running("work", agents.work, *own, *source, *config, *often):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def running(self, agent: str, binary: Path, *flags: str) -> AsyncGenerator[None]:
+        """An agent as a process that ends with this one."""
+        (port,) = ports.reserve(1, ports.DEFAULT_RANGE, self.folder / f"{agent}-ports")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        with self.log(agent).open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "testbed.peers.leash", str(binary), "agent"),
+                *("--kubeconfig", str(self.lent.kubeconfig), "--spoke-cluster-name", self.name),
+                *("--disable-leader-election", "--listen", f"127.0.0.1:{port}", *flags),
+                env=environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            async with asyncio.timeout(2 * GRACE_SECONDS):
+                await process.wait()
