@@ -43,6 +43,7 @@ QUICK = Timing(
     excess=0.1,
     excess_limit=0.2,
     patience=1.0,
+    reading=0,
     look=0.05,
 )
 """Everything happens a few times a second, so that tests are quick."""

@@ -70,6 +70,7 @@ class Session:
             before_write=setup.before_write,
             answer_limit_bytes=ANSWER_LIMIT_BYTES,
             memory_limit_bytes=MEMORY_LIMIT_BYTES,
+            read_bytes_per_second=setup.timing.reading,
             exceeded=self.exceed,
             gate=self,
         )

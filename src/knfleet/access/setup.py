@@ -35,6 +35,8 @@ class Timing(Struct, frozen=True):
     excess_limit: float = 300.0
     patience: float = 10.0
     """How long somebody who wants to use a spoke waits for a connection that is being made."""
+    reading: float = 4 * 1024 * 1024
+    """How many bytes of lists and watches are read from a spoke in a second; 0: as many as come."""
     look: float = 1.0
     """How often to see whether a plugin that failed was replaced."""
 

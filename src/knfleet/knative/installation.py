@@ -115,10 +115,13 @@ class Installation:
         """Hear of a change of the anchor; repairs would name an owner that is no more."""
         root, owner = self.target.root, self.target.owners.owner
         assert root is not None
+        if change.key != root.key:
+            # A server that does not keep to what it was asked for sends others, perhaps many.
+            return
         is_same = (
             change.new is not None
             and owner is not None
-            and change.new["metadata"]["uid"] == owner["metadata"]["uid"]
+            and change.new["metadata"].get("uid") == owner["metadata"]["uid"]
             and is_intact(root, change.new)
         )
         if not is_same and not self.is_leaving:

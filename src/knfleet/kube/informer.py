@@ -27,6 +27,8 @@ WATCH_SECONDS = (300, 600)
 """The server is asked to end a watch after this long, at random, so that load spreads."""
 QUICK_SECONDS = 1
 """A watch that ends sooner than this without an event counts as a failure."""
+COMPLAINT_SECONDS = 60
+"""Between two log lines about handlers that fail."""
 
 log = structlog.get_logger()
 
@@ -72,6 +74,9 @@ class Informer:
         """How often in a row the server forgot a place soon after a list."""
         self.listed = 0.0
         self.heard = False
+        self.handler_failures = 0
+        self.quiet_until = 0.0
+        """When the next error of a handler is logged at the soonest."""
         self.streams_lists = True
         self.weights: dict[Key, int] = {}
         """How much memory each object counts."""
@@ -268,12 +273,17 @@ class Informer:
             try:
                 handler(change)
             except Exception:
-                log.exception(
-                    "an informer's handler failed",
-                    cluster=self.client.cluster,
-                    resource=str(self.resource),
-                    key=str(change.key),
-                )
+                self.handler_failures += 1
+                # Now and then only: a server may send what fails without end.
+                if time.monotonic() >= self.quiet_until:
+                    self.quiet_until = time.monotonic() + COMPLAINT_SECONDS
+                    log.exception(
+                        "an informer's handler failed",
+                        cluster=self.client.cluster,
+                        resource=str(self.resource),
+                        key=str(change.key),
+                        failures=self.handler_failures,
+                    )
 
 
 def key_of(manifest: Object) -> Key:

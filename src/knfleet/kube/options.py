@@ -99,6 +99,12 @@ class Options(Struct, frozen=True):
     """The largest event that is read from a watch."""
     memory_limit_bytes: int = 1024 * MIB
     """How much memory everything may take that is being read, listed or kept by informers."""
+    read_bytes_per_second: float = 0
+    """How fast lists and watches are read after a burst of four seconds; 0 means no limit.
+
+    Counted in memory, by which the time goes that objects take to be decoded and handled: who sends
+    without end must not keep the event loop from all others.
+    """
     list_seconds: float = 300
     """How long a list may take with all its pages."""
     silence_seconds: float = 100

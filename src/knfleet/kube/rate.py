@@ -1,10 +1,10 @@
-"""How many requests a second may be sent, for those who ask for a limit."""
+"""How many requests a second may be sent, or bytes be read, for those who ask for a limit."""
 
 import asyncio
 
 
 class Rate:
-    """So many requests a second after a burst of some; who must wait is served in order."""
+    """So much a second after a burst of some; who must wait is served in order."""
 
     def __init__(self, per_second: float, burst: int = 1) -> None:
         if per_second < 0 or burst < 0:
@@ -14,17 +14,17 @@ class Rate:
         """How far the schedule may be ahead of time before somebody waits."""
         self.next_at = 0.0
 
-    def wait_seconds(self, now: float) -> float:
-        """Take a turn; how long to wait for it."""
+    def wait_seconds(self, now: float, count: int = 1) -> float:
+        """Take so many turns; how long to wait for the first."""
         self.next_at = max(self.next_at, now)
         wait = self.next_at - self.ahead - now
-        self.next_at += self.interval
+        self.next_at += self.interval * count
         return max(0.0, wait)
 
-    async def turn(self) -> None:
-        """Wait for the next turn; without a limit it is always one's turn."""
+    async def turn(self, count: int = 1) -> None:
+        """Take so many turns and wait for the first; without a limit it is always one's turn."""
         if not self.interval:
             return
-        wait = self.wait_seconds(asyncio.get_running_loop().time())
+        wait = self.wait_seconds(asyncio.get_running_loop().time(), count)
         if wait:
             await asyncio.sleep(wait)

@@ -205,6 +205,7 @@ class Reader:
                 size = PAGE_BYTES + sum(page.weights)
                 budget.take(size, where)
                 count += size
+                await self.transport.reading.turn(size)
                 yield page
 
         try:

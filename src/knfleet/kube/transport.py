@@ -38,6 +38,8 @@ from knfleet.kube.slots import Slots
 from knfleet.kube.tls import tls_context
 
 LARGE_BODY_BYTES = 512 * 1024
+BURST_SECONDS = 4
+"""How much may be read at once, in seconds of what is read on the average."""
 
 
 class Call(Struct, frozen=True):
@@ -107,6 +109,8 @@ class Transport:
         self.slots = Slots(options.concurrency, options.reserve)
         self.budget = Budget(options.memory_limit_bytes, options.exceeded)
         self.rate = Rate(options.requests_per_second, options.burst)
+        reading = options.read_bytes_per_second
+        self.reading = Rate(reading, round(BURST_SECONDS * reading))
         self.base = server_url(self.endpoint)
         self.server = authority(self.base)
         self.is_tls = self.base.startswith("https:")

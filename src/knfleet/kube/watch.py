@@ -94,8 +94,9 @@ async def open_watch(
             lines = Lines(limit)
             try:
                 async for chunk in response.content.iter_any():
-                    for line in lines.feed(chunk):
-                        size = weight(line)
+                    fed = [(line, weight(line)) for line in lines.feed(chunk)]
+                    await transport.reading.turn(sum(size for _, size in fed))
+                    for line, size in fed:
                         transport.budget.check(size, where)
                         event = event_of(line, where, resource)
                         yield WatchEvent(event.type, event.object, size)

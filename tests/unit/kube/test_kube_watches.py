@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.meta import Key, Object, Resource
@@ -283,6 +284,43 @@ async def test_a_server_that_forgets_all_the_time_is_listed_less_and_less_often(
         informer.listed = time.monotonic() - 60
         informer.resource_version = "13"
         assert informer.after_error(Expired("gone"), time.monotonic()) == 0
+
+
+async def test_a_handler_that_fails_with_everything_is_logged_once_in_a_while() -> None:
+    """A server that sends what no handler expects could fill the log."""
+
+    def fail(change: Change) -> None:
+        raise KeyError(change.key)
+
+    async with client_for("http://127.0.0.1:1") as client:
+        informer = Informer(client, CONFIG_MAPS)
+        informer.on_change(fail)
+        with capture_logs() as lines:
+            for number in range(100):
+                informer.put(event("ADDED", f"o{number}", number)["object"])
+
+        assert len(informer.items()) == informer.handler_failures == 100
+        assert [line["event"] for line in lines] == ["an informer's handler failed"]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_what_a_list_or_watch_brings_counts_as_read(streams: bool) -> None:
+    """So that who sends without end is read no faster than allowed."""
+    cluster = Cluster()
+    cluster.faults.streams_lists = streams
+    cluster.put(CONFIG_MAPS, config_map("a", text="x" * 5000))
+    async with ApiServers() as servers:
+        servers.add("c", cluster)
+        options = Options(read_bytes_per_second=1000)
+        async with client_for(servers.url("c"), options=options) as client:
+            informer = Informer(client, CONFIG_MAPS)
+            following = asyncio.create_task(informer.run())
+            await asyncio.wait_for(informer.synced.wait(), WAIT)
+            owed = client.transport.reading.next_at - asyncio.get_running_loop().time()
+            following.cancel()
+            await asyncio.wait([following])
+
+    assert owed > 1
 
 
 async def test_the_old_objects_are_served_until_the_new_list_is_there() -> None:
