@@ -9,6 +9,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
 from knfleet.kube.client import Client, Options
+from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend
 from testbed.waiting import until
 from tests.support.fleets import ANCHOR, FLEET, Fleet, gather, is_gone
@@ -120,9 +121,10 @@ async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet:
 
 async def is_reowned(fleet: Fleet, old: str) -> bool:
     """Whether there is another anchor, which owns all that the old one owned."""
-    if await is_gone(fleet.one.client, CONFIG_MAPS, Key("knative-serving", ANCHOR)):
+    try:
+        uid = (await fleet.one.anchor())["metadata"]["uid"]
+    except NotFound:
         return False
-    uid = (await fleet.one.anchor())["metadata"]["uid"]
     if uid == old:
         return False
     for resource in (DEPLOYMENTS, CONFIG_MAPS, SERVICES, SERVICE_ACCOUNTS):
