@@ -36,6 +36,19 @@ def test_the_overview_imports_nothing_heavy() -> None:
     assert answer.stdout.splitlines()[-1] == "heavy: []"
 
 
+def test_the_agent_starts_without_what_structlog_loads_for_colours() -> None:
+    """Four megabytes; the command keeps rich out, unless an import loads structlog before it."""
+    script = (
+        "import sys; import knfleet.cli.agent as agent; agent.spare_memory();"
+        "import knfleet.agent.assembly, structlog; print(sys.modules.get('rich'))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert answer.stdout == "None\n"
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     """Exit code 2, and the way to the overview."""
     answer = CliRunner().invoke(knfleet, ["upp"])

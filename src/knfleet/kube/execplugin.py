@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import structlog
 from msgspec import Meta, Struct
 
 from knfleet.api.meta import Object
@@ -34,8 +33,6 @@ TIMEOUT_SECONDS = 30.0
 EXEC_INFO = "KUBERNETES_EXEC_INFO"
 QUOTED_CHARACTERS = 300
 """How much of standard error a message quotes; messages become conditions and Events."""
-
-log = structlog.get_logger()
 
 
 class ClusterInfo(Struct, frozen=True):
@@ -135,9 +132,7 @@ class ExecPlugin(Struct, frozen=True):
 
     def checked(self, finished: Finished) -> bytes:
         """The output of a plugin that did its work."""
-        said = f": {quoted(finished.complaint)}" if finished.complaint else ""
-        if said:
-            log.debug("plugin wrote to stderr", plugin=self.command, text=finished.complaint)
+        said = f": {self.quoted(finished.complaint)}" if finished.complaint else ""
         if finished.ending is Ending.TIMED_OUT:
             limit = f"{self.timeout_seconds:g} s"
             raise self.error(f"did not answer within {limit} and was stopped{said}")
@@ -149,6 +144,17 @@ class ExecPlugin(Struct, frozen=True):
         if finished.code > 0:
             raise self.error(f"failed with exit code {finished.code}{said or ', and said nothing'}")
         return finished.output
+
+    def quoted(self, complaint: str) -> str:
+        """The end of a complaint, short and without what looks like a secret; the log has all."""
+        # Neither is worth its memory in processes whose plugins never fail.
+        import structlog
+
+        from knfleet.kube.secret_text import clean
+
+        structlog.get_logger().debug("plugin wrote to stderr", plugin=self.command, text=complaint)
+        text = clean(complaint)
+        return text if len(text) <= QUOTED_CHARACTERS else f"…{text[1 - QUOTED_CHARACTERS :]}"
 
     def credential(self, output: bytes) -> Credential:
         """The credential in a plugin's output."""
@@ -233,15 +239,6 @@ def without_nulls(printed: Object) -> Object:
     if not yaml.is_mapping(status):
         return {"status": status}
     return {"status": {name: value for name, value in status.items() if value is not None}}
-
-
-def quoted(complaint: str) -> str:
-    """The end of a complaint, short and without what looks like a secret."""
-    # Its many patterns are not worth the memory of processes whose plugins never fail.
-    from knfleet.kube.secret_text import clean
-
-    text = clean(complaint)
-    return text if len(text) <= QUOTED_CHARACTERS else f"…{text[1 - QUOTED_CHARACTERS :]}"
 
 
 def unsupported(api_version: str) -> str:
