@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.api import conditions, standard
-from knfleet.api.conditions import READY, Condition
-from knfleet.api.standard import StandardCondition
+from knfleet.api.conditions import READY, Condition, mark_false
+from knfleet.api.standard import StandardCondition, put
 from knfleet.api.texts import bounded
 from knfleet.kube.answers import Answer, as_error
 
@@ -42,12 +41,12 @@ def test_no_condition_is_too_long_however_it_is_made(
 
 def test_a_long_message_that_is_said_again_is_no_change() -> None:
     """Else every pass would write the status."""
-    marked = conditions.mark_false([], READY, reason="A", message=LONG, now=NOW)
+    marked = mark_false([], READY, reason="A", message=LONG, now=NOW)
     later = datetime(2027, 1, 1, tzinfo=UTC)
     said = StandardCondition(type="A", status="False", message=LONG)
 
-    assert conditions.mark_false(marked, READY, reason="A", message=LONG, now=later) == marked
-    assert standard.put(standard.put([], said, NOW), said, later) == standard.put([], said, NOW)
+    assert mark_false(marked, READY, reason="A", message=LONG, now=later) == marked
+    assert put(put([], said, NOW), said, later) == put([], said, NOW)
 
 
 def test_what_a_server_says_in_an_error_is_bounded() -> None:
