@@ -21,7 +21,7 @@ from bench.contestants import AS_SHIPPED, Contestant, knative_operator, knfleet
 from bench.resting import lend_rested
 from bench.scenarios import SCENARIOS, Figures, Stage
 from bench.stopping import measured
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Pool
 from testbed.operators import Hub
 from testbed.peers.goproject import go_project

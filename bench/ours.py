@@ -10,8 +10,8 @@ import uvloop
 
 from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.kube.client import Client, Options
-from knfleet.kube.kubeconfig import load
+from knfleet.kube.auth.kubeconfig import load
+from knfleet.kube.client.verbs import Client, Options
 
 
 async def work(rounds: int) -> Figures:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 LINE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="([^"]*)"')

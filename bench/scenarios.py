@@ -13,7 +13,7 @@ from bench.requests import READS, WRITES, by_verb, requests
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import NotFound
 from testbed.operators import Hub
 from testbed.waiting import until

@@ -25,7 +25,7 @@ from knfleet.dev import processes
 from knfleet.dev.controlplane import API_SERVER
 from knfleet.dev.folder import write_private
 from knfleet.dev.profiles import FLEET, manifest, profile_status, spoke_token
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool
 from testbed.operators import HOME, Hub
 from testbed.peers.surroundings import ensure_namespace

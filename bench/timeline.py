@@ -23,7 +23,7 @@ from bench.scenarios import MIB, SPEC
 from bench.spokes import field, install
 from bench.stopping import measured
 from bench.usage import usage, used
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Pool
 from testbed.operators import Hub, Operator
 from testbed.peers.goproject import go_project

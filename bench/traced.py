@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import aiohttp
 
 from knfleet.cli.main import main
-from knfleet.kube.transport import TRACES
+from knfleet.kube.client.transport import TRACES
 
 FILE = Path(os.environ["KNFLEET_TRACE"]).open("a", buffering=1 << 20)  # noqa: SIM115 - until the end
 atexit.register(FILE.close)

@@ -17,7 +17,7 @@ from bench.usage import OPERATOR, usage, used
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS, SECRETS, SERVICES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool
 from testbed.operators import HOME, Hub
 from testbed.waiting import until

@@ -13,7 +13,7 @@ from knfleet.dev import binaries, processes
 from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from testbed.reset import remember, reset
 

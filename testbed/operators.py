@@ -18,7 +18,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items, part
 from knfleet.dev import ports
 from knfleet.dev.contents import Thing, contents
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lent, kubectl
 from testbed.waiting import PATIENCE_SECONDS, until

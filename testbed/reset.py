@@ -20,7 +20,7 @@ from knfleet.dev import controlplane
 from knfleet.dev.contents import Thing
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder, write_private
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 LIMIT_SECONDS = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.sources import GoModule
 from testbed.clusters import Lend, Lent, Pool

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName, Resource
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential, CredentialSource, StaticCredential
+from knfleet.kube.auth.credentials import Credential, CredentialSource, StaticCredential
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
 
 SECRET = "sesame-open"

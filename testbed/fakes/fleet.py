@@ -15,8 +15,8 @@ from knfleet.access.states import Phase, SpokeState
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import HUB, Key, Object
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.manager import Manager
 from testbed.fakes.apiserver import ApiServers

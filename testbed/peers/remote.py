@@ -17,8 +17,8 @@ from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.knative import GROUP
 from knfleet.api.meta import Key, Object
 from knfleet.dev.folder import write_private
-from knfleet.kube.client import Client
-from knfleet.kube.kubeconfig_entries import EXEC_EXTENSION
+from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
 from testbed.peers.surroundings import define, ensure_namespace
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from knfleet.api.core import CRDS, NAMESPACES
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 from testbed.peers.samples import Sample
 from testbed.waiting import until

@@ -14,7 +14,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 from knfleet.api.knative import SERVINGS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.release.cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.web.settings import WebSettings

@@ -16,7 +16,7 @@ from knfleet.dev import binaries, processes
 from knfleet.dev.clusters import ProcessEnded
 from knfleet.dev.controlplane import API_SERVER, process_name
 from knfleet.dev.progress import Silence
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
 from testbed.waiting import until
 from tests.chaos.evidence import Held, Span

@@ -14,7 +14,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.operators import HOME
 from testbed.waiting import until
 from tests.chaos.evidence import Foreign

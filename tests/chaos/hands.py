@@ -17,7 +17,7 @@ from knfleet.apply import marks
 from knfleet.apply.parts import part
 from knfleet.dev.contents import contents
 from knfleet.dev.profiles import FLEET
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from tests.chaos.evidence import Removed
 from tests.chaos.faults import persist

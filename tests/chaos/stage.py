@@ -19,7 +19,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.dev.controlplane import audit_log
 from knfleet.dev.folder import write_private
 from knfleet.dev.profiles import FLEET, PROVIDER, manifest, profile_status
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from testbed.clusters import Lent, Pool
 from testbed.fakes.ways import Way
 from testbed.operators import Hub

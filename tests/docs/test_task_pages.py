@@ -10,8 +10,8 @@ import pytest
 
 from knfleet.api.knative import SERVINGS
 from knfleet.dev.folder import Folder
-from knfleet.kube.client import Client
-from knfleet.kube.kubeconfig import load
+from knfleet.kube.auth.kubeconfig import load
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
 from testbed.operators import Hub
 from testbed.peers.goproject import go_project

@@ -9,8 +9,8 @@ import pytest
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.dev.clusters import Ground
 from knfleet.dev.profiles import provider_file, register
-from knfleet.kube.client import Client
-from knfleet.kube.kubeconfig import load
+from knfleet.kube.auth.kubeconfig import load
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend
 from testbed.operators import Hub, Operator
 from testbed.waiting import until

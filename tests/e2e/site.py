@@ -20,7 +20,7 @@ from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed import small_release
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub, Operator

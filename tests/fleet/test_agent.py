@@ -18,7 +18,7 @@ from knfleet.api.hub import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.api.meta import Key, Resource
 from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.dev import ports
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.waiting import until
 from tests.support import hubs
 from tests.support.agent_process import (

@@ -24,7 +24,7 @@ from knfleet.api.hub import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.api.meta import Key, Object
 from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import StandardCondition, find, put
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.fakes.proxies import HttpProxy, Wire
 from testbed.waiting import until
 from tests.support import hubs

@@ -35,7 +35,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.fleet.grants import READ, lease, rule
 from knfleet.fleet.installing import bootstrap_binding, named
 from knfleet.fleet.rights import ADDON_GROUP, CERTIFICATES, RBAC_GROUP, WORK_GROUP, role
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend
 from testbed.waiting import until
 from tests.support import hubs

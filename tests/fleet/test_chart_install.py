@@ -14,7 +14,7 @@ from knfleet.api.core import CRDS, DEPLOYMENTS, NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound, ServerError
 from knfleet.kube.yaml import dump_all
 from knfleet.packaging.install import Install

@@ -16,7 +16,7 @@ from knfleet.api.meta import Key
 from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.dev.contents import contents
 from knfleet.fleet.invitations import token_secret
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend, Lent
 from testbed.waiting import until
 from tests.support.commands import IMAGE, done, refused

@@ -34,9 +34,9 @@ from knfleet.apply.parts import items
 from knfleet.fleet.accepting import accept
 from knfleet.fleet.detaching import Attached, detach
 from knfleet.fleet.joining import access_rules
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
-from knfleet.kube.informer import Change, Informer
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub
 from testbed.waiting import until

@@ -12,7 +12,7 @@ from knfleet.apply.parts import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
 from knfleet.dev.contents import contents
 from knfleet.knative.kinds import PAUSED, TRIGGER
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import KubeError
 from testbed.operators import Hub, Operator
 from testbed.waiting import until

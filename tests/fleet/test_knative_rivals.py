@@ -4,7 +4,7 @@ from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.apply import marks
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from testbed.operators import Hub, Operator
 
 

@@ -10,8 +10,8 @@ from knfleet.api.meta import Key
 from knfleet.apply.parts import part
 from knfleet.dev.node.annotations import HOLD
 from knfleet.knative.reporting import PROGRESS_SECONDS
+from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.errors import Conflict
-from knfleet.kube.informer import Change, Informer
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 

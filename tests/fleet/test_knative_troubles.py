@@ -15,7 +15,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items
 from knfleet.dev.node.annotations import WEBHOOK
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import ApiError, Forbidden
 from knfleet.kube.yaml import dump_all
 from testbed.operators import Hub, Operator

@@ -11,7 +11,7 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, 
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.refs import Ref
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.yaml import dump_all, load
 from knfleet.overview.objects import Standing, diff_of, objects_of
 from knfleet.overview.plans import Act, Plans

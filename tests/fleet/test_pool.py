@@ -13,7 +13,7 @@ from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import ports, processes
 from knfleet.dev.folder import Folder
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend, Pool
 from testbed.waiting import heed_interrupts, until

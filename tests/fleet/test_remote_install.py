@@ -8,7 +8,7 @@ from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOU
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend
 from testbed.waiting import until

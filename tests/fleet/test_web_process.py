@@ -17,7 +17,7 @@ from knfleet.api.hub import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.annotations import HOLD
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend, Lent
 from testbed.fakes.sockets import free_port
 from testbed.operators import Hub, Operator

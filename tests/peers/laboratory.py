@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.dev.progress import Progress
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool
 from testbed.peers.goproject import GoProject, go_project, modules_digest
 from testbed.peers.operator import observe, silenced

@@ -10,7 +10,7 @@ from knfleet.api.core import CRDS
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Invalid, NotFound
 from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import ReleaseError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Pool
 from testbed.peers.goproject import modules_digest
 from tests.peers import golden

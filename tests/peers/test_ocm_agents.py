@@ -28,7 +28,7 @@ from knfleet.api.work import WORKS
 from knfleet.fleet import accepting
 from knfleet.fleet.deploying import HubPlan, cluster_manager
 from knfleet.fleet.installing import named
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend, Lent
 from testbed.peers.ocm import OcmAgents, OcmSpoke, ocm_agents

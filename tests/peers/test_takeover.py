@@ -13,7 +13,7 @@ from knfleet.api.core import CONFIG_MAPS, PODS, REPLICA_SETS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.parts import part
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub, Operator
 from testbed.peers.goproject import GoProject, go_project

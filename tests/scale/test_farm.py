@@ -9,11 +9,11 @@ from knfleet.apply.changes import Action
 from knfleet.apply.engine import Engine
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.readiness import State, health
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.cache.informer import Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import NetworkError
-from knfleet.kube.informer import Informer
 from testbed import small_release
 from testbed.fakes.farm import Farm, Place, a_farm
 from testbed.waiting import until

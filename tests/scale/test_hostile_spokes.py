@@ -19,7 +19,7 @@ from knfleet.api.core import LEASES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.parts import items, part
-from knfleet.kube.informer import Change
+from knfleet.kube.cache.informer import Change
 from testbed import small_release
 from testbed.clusters import Lent
 from testbed.fakes.hostile import MODES

@@ -27,8 +27,8 @@ from knfleet.api.meta import Key, Object
 from knfleet.apply.waiting import Collection, follow
 from knfleet.dev import processes
 from knfleet.fleet.views import CSRS
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.election import microtime
 from testbed import small_release

@@ -17,10 +17,10 @@ import uvloop
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Key, Object
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.kube.informer import Change, Informer
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.certificates import Authority
 from testbed.fakes.cluster import Cluster

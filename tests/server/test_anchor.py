@@ -17,7 +17,7 @@ from knfleet.apply import marks
 from knfleet.apply.inventory import ApplySet, Inventory
 from knfleet.apply.parents import Parents
 from knfleet.apply.refs import GroupKind
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 ROOT = Root(
     "KnativeServing",

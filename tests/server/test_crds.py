@@ -15,8 +15,8 @@ from knfleet.api.crd import definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest, Invalid, NotFound
 from testbed import clusters as ground

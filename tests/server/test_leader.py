@@ -20,8 +20,8 @@ import pytest
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.auth.credentials import StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.election import Timing

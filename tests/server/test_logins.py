@@ -14,11 +14,11 @@ import pytest
 
 from knfleet.api.core import NAMESPACES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Resource
-from knfleet.kube import kubeconfig
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.auth import kubeconfig
+from knfleet.kube.auth.credentials import StaticCredential
+from knfleet.kube.auth.in_cluster import in_cluster
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.incluster import in_cluster
 from knfleet.kube.yaml import dump_all, load_all
 from testbed.clusters import kubectl
 

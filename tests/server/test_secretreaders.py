@@ -13,9 +13,9 @@ import pytest
 
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object, Resource
-from knfleet.kube.client import Client
+from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
 from knfleet.kube.yaml import dump_all
 from testbed.clusters import Lent, kubectl
 

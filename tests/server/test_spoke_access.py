@@ -13,7 +13,7 @@ from knfleet.access.states import Phase
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS
 from knfleet.api.meta import Object
 from knfleet.dev import processes
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
 from testbed.fakes.fleet import a_fleet, key, state_of, token_script, until_phase
 from tests.server.test_logins import token_for

@@ -17,7 +17,7 @@ from knfleet.api.fleetcrds import hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.overview.reading import KINDS, read_fleet
 from testbed.clusters import Lent
 from testbed.fakes.clients import Heard

@@ -28,7 +28,7 @@ from knfleet.dev import pki
 from knfleet.fleet.approval import Request, examine
 from knfleet.fleet.joining import JoinPlan, access_objects
 from knfleet.fleet.requests import approve
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from testbed.clusters import Lent
 from testbed.waiting import PATIENCE_SECONDS, until

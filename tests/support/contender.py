@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from knfleet.api.meta import ClusterName, Key
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime import logs
 from knfleet.runtime.election import Timing

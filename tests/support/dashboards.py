@@ -15,7 +15,7 @@ from knfleet.api.fleetcrds import hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds

@@ -17,7 +17,7 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import ports, processes
 from knfleet.dev.contents import contents
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lent
 from testbed.operators import HOME, Hub, Operator

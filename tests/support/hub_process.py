@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from knfleet.api.hub import OPERATOR_NAMESPACE
-from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.yaml import dump_all
 from testbed.operators import Operator

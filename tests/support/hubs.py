@@ -15,8 +15,8 @@ from knfleet.fleet.enforcing import enforced
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.invitations import invite
 from knfleet.fleet.process import Fleet, FleetOptions, join
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics

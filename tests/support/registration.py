@@ -28,8 +28,8 @@ from knfleet.api.meta import Key, Object
 from knfleet.fleet.requests import approve, concluded
 from knfleet.fleet.rights import SIGNER
 from knfleet.fleet.views import CSRS
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Conflict
 from knfleet.runtime.election import microtime

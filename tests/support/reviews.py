@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from knfleet.api.meta import Object, Resource
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 REVIEWS = Resource(
     "authorization.k8s.io",

@@ -17,7 +17,7 @@ from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.fields import set_of, without
 from knfleet.apply.parts import items, part
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound
 
 LONGEST_NAME = 253

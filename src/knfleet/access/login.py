@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from knfleet.access.providers import stamp_of
-from knfleet.kube.credentials import SKEW, Credential
-from knfleet.kube.execplugin import ExecPlugin
-from knfleet.kube.process import Run, run
+from knfleet.kube.auth.credentials import SKEW, Credential
+from knfleet.kube.auth.exec_plugin import ExecPlugin
+from knfleet.kube.auth.exec_process import Run, run
 from knfleet.runtime.turns import Turns
 
 AHEAD_SECONDS = 60.0

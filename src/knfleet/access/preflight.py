@@ -21,7 +21,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Object, Resource
 from knfleet.kube import versions
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadAnswer, Forbidden, KubeError, NotFound
 
 KUBE_SYSTEM = "kube-system"

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from knfleet.api.schema import in_words, without_nulls
 from knfleet.kube import yaml
-from knfleet.kube.execplugin import API_VERSIONS, unsupported
-from knfleet.kube.kubeconfig_entries import ExecBody
-from knfleet.kube.process import Run, run
+from knfleet.kube.auth.exec_plugin import API_VERSIONS, unsupported
+from knfleet.kube.auth.exec_process import Run, run
+from knfleet.kube.auth.kubeconfig_entries import ExecBody
 from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 1.0

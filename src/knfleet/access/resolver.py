@@ -20,18 +20,18 @@ from knfleet.access.reasons import (
     AccessError,
 )
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, ClusterProfile, ProfileCluster
-from knfleet.kube.endpoint import Endpoint
-from knfleet.kube.errors import ConfigError
-from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
-from knfleet.kube.kubeconfig_entries import (
+from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
+from knfleet.kube.auth.kubeconfig_entries import (
     EXEC_EXTENSION,
     Cluster,
     ClusterBody,
     NamedExtension,
     Origin,
 )
-from knfleet.kube.proxy import proxy_for
-from knfleet.kube.transport import server_url
+from knfleet.kube.client.proxy import proxy_for
+from knfleet.kube.client.transport import server_url
+from knfleet.kube.endpoint import Endpoint
+from knfleet.kube.errors import ConfigError
 
 ADDITIONAL_ARGS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args"
 ADDITIONAL_ENVS = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs"

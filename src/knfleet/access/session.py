@@ -30,7 +30,10 @@ from knfleet.access.resolver import Access
 from knfleet.access.setup import Setup
 from knfleet.access.states import Phase, Verdict, cluster_name, failure, replaced
 from knfleet.api.meta import ClusterName, Key, Resource
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.options import MIB, Use
+from knfleet.kube.client.probe import Pulse
+from knfleet.kube.client.retry import backoff
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import (
     CredentialError,
@@ -41,9 +44,6 @@ from knfleet.kube.errors import (
     Unanswered,
     Unauthorized,
 )
-from knfleet.kube.options import MIB, Use
-from knfleet.kube.pulse import Pulse
-from knfleet.kube.retry import backoff
 from knfleet.runtime.logs import log
 
 NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())

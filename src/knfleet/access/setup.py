@@ -6,8 +6,8 @@ from msgspec import Struct, field
 
 from knfleet.access.login import Programs
 from knfleet.kube import versions
-from knfleet.kube.options import SILENT, USER_AGENT, Observer
-from knfleet.kube.process import Run, run
+from knfleet.kube.auth.exec_process import Run, run
+from knfleet.kube.client.options import SILENT, USER_AGENT, Observer
 from knfleet.runtime.turns import Turns
 
 

@@ -23,7 +23,7 @@ from knfleet.access.session import Session
 from knfleet.access.setup import Setup
 from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, failure, stale
 from knfleet.api.meta import ClusterName, Key
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 
 class NotYetResolved(AccessError):

@@ -29,11 +29,11 @@ from knfleet.api.inventory import PROFILES, ClusterProfile
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, decode
 from knfleet.kube import versions
-from knfleet.kube.client import Client
+from knfleet.kube.auth.exec_process import run
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.options import SILENT, USER_AGENT, Observer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.kube.informer import Change, Informer, without_managed_fields
-from knfleet.kube.options import SILENT, USER_AGENT, Observer
-from knfleet.kube.process import run
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Component, Lifetime, Manager
 from knfleet.runtime.turns import Turns

@@ -11,7 +11,7 @@ from knfleet.agent.klusterlet import KlusterletStatus
 from knfleet.agent.process import Agent
 from knfleet.agent.settings import Settings
 from knfleet.api.meta import ClusterName
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.binding import Bind
 from knfleet.runtime.liveness import Liveness

@@ -14,10 +14,10 @@ from knfleet.api.core import SECRETS
 from knfleet.api.hub import BOOTSTRAP_SECRET
 from knfleet.api.meta import Key
 from knfleet.apply.parts import part
-from knfleet.kube.client import Client
+from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ConfigError
-from knfleet.kube.informer import Change, Informer
-from knfleet.kube.kubeconfig_entries import Origin
 from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 2.0

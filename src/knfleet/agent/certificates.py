@@ -17,7 +17,7 @@ from msgspec import Struct
 from knfleet.agent.names import Names
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
 from knfleet.api.meta import Object, Resource
-from knfleet.kube.certificates import fingerprint
+from knfleet.kube.auth.x509 import fingerprint
 
 REQUESTS = Resource(
     "certificates.k8s.io",

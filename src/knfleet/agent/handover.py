@@ -16,9 +16,9 @@ from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.apply.parts import part
+from knfleet.kube.cache.informer import Informer
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Forbidden, NotFound
-from knfleet.kube.informer import Informer
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
 

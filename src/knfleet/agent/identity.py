@@ -9,11 +9,11 @@ from msgspec import Struct
 from knfleet.agent import certificates
 from knfleet.agent.names import Names
 from knfleet.api.meta import ClusterName, Object
-from knfleet.kube.certificates import check_key_pair
+from knfleet.kube.auth.kubeconfig import Kubeconfig, choose, connect, parse, pick
+from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ConfigError
-from knfleet.kube.kubeconfig import Kubeconfig, choose, connect, parse, pick
-from knfleet.kube.kubeconfig_entries import Origin
 from knfleet.kube.yaml import dump_all
 
 CLUSTER_NAME, AGENT_NAME, KUBECONFIG = "cluster-name", "agent-name", "kubeconfig"

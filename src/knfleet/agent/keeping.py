@@ -13,7 +13,7 @@ from knfleet.agent.identity import FILES, Held
 from knfleet.api.core import NAMESPACES, SECRETS
 from knfleet.api.hub import HUB_SECRET
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 from knfleet.runtime.logs import log
 

@@ -20,7 +20,7 @@ from knfleet.api.hub import (
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition, put
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Again, Controller
 

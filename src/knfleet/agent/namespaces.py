@@ -16,7 +16,7 @@ from knfleet.api.cluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.standard import StandardCondition, put
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log

@@ -32,7 +32,7 @@ from knfleet.agent.seat import Seat
 from knfleet.agent.settings import Settings
 from knfleet.agent.sitting import STRANGER, Sitting, admitted, taken
 from knfleet.api.cluster import CLUSTERS
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.logs import log
 

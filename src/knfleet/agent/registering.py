@@ -18,7 +18,7 @@ from knfleet.agent.names import Names
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.waiting import Collection, follow
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import (
     AlreadyExists,
     Forbidden,

@@ -22,7 +22,7 @@ from knfleet.api.cluster import CERTIFICATE_ROTATED
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Request
 from knfleet.api.standard import StandardCondition
-from knfleet.kube.informer import Informer
+from knfleet.kube.cache.informer import Informer
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
 

@@ -11,9 +11,9 @@ from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.api.standard import find
 from knfleet.apply.parts import part
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
-from knfleet.kube.informer import Informer
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
 

@@ -10,10 +10,10 @@ from knfleet.api.cluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import REREAD, Credential
+from knfleet.kube.auth.credentials import REREAD, Credential
+from knfleet.kube.cache.informer import Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.informer import Informer, without_managed_fields
 from knfleet.runtime.events import Events
 
 FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")

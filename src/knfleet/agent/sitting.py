@@ -24,8 +24,8 @@ from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
 from knfleet.apply.parts import items, part
+from knfleet.kube.cache.informer import Change
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
-from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile
 from knfleet.runtime.logs import log
 from knfleet.runtime.queue import Backoff, QueueOptions

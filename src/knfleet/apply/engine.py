@@ -39,7 +39,7 @@ from knfleet.apply.rights import missing_rights
 from knfleet.apply.sight import Ledger, Seen, Sight
 from knfleet.apply.watching import SetWatch
 from knfleet.apply.writing import Deadlines, Writer
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 
 DEADLINES = Deadlines()

@@ -19,7 +19,7 @@ from knfleet.apply.sight import Sight
 from knfleet.apply.waiting import Collection, follow
 from knfleet.apply.webhooks import webhooks_of
 from knfleet.apply.writing import Deadlines
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 A_LOOK_SECONDS = 5.0

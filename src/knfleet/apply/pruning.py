@@ -19,7 +19,7 @@ from knfleet.apply.refusals import refusal
 from knfleet.apply.removal import Remover
 from knfleet.apply.sight import Sight
 from knfleet.apply.writing import Deadlines
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 
 ROUNDS = 3

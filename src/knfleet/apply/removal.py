@@ -27,7 +27,7 @@ from knfleet.apply.refusals import refusal
 from knfleet.apply.sight import Sight
 from knfleet.apply.waiting import Collection, follow
 from knfleet.apply.writing import Deadlines
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 
 ATTEMPTS = 5

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.changes import Denial
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
 ACCESS_REVIEWS = Resource(

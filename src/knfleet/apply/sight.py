@@ -18,7 +18,7 @@ from knfleet.apply.observed import Observed, is_newer, observe
 from knfleet.apply.refs import Ref
 from knfleet.apply.refusals import refusal
 from knfleet.apply.watching import SetWatch
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, NotFound
 
 FEW = 3

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import as_is
+from knfleet.kube.client.retry import backoff
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError
-from knfleet.kube.informer import as_is
-from knfleet.kube.retry import backoff
 
 BACKOFF_SECONDS = 0.1
 BACKOFF_LIMIT_SECONDS = 2

@@ -14,8 +14,8 @@ from knfleet.apply.inventory import ApplySet
 from knfleet.apply.observed import Observed, observe, slim, slim_workload
 from knfleet.apply.readiness import JUDGES, Summary, summarize
 from knfleet.apply.refs import CRD, NAMESPACE, GroupKind, Ref
-from knfleet.kube.client import Client
-from knfleet.kube.informer import Change, Informer
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client
 
 JUDGED = frozenset(JUDGES) - {CRD, NAMESPACE}
 """Kinds whose status tells whether they work; CRDs are too large to keep, and settle at once."""

@@ -24,9 +24,9 @@ from knfleet.apply.refusals import reason_of, refusal
 from knfleet.apply.sight import Ledger
 from knfleet.apply.takeover import takeover_patch
 from knfleet.apply.waiting import Collection, follow
-from knfleet.kube.client import Client
+from knfleet.kube.client.retry import backoff
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
-from knfleet.kube.retry import backoff
 
 PASSING = frozenset({Why.CONFLICT, Why.NOT_ESTABLISHED})
 """Failures that are over when the same is tried again."""

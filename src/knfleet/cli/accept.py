@@ -13,7 +13,7 @@ from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
     from knfleet.fleet.accepting import Accepted
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
 
 LOOK_SECONDS = 0.5
 

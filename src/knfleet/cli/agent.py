@@ -125,8 +125,8 @@ def surroundings(options: dict[str, Any]) -> "Surroundings":
 
 def connection(path: Path | None) -> "Connection":
     """The cluster of a kubeconfig, else the one that we run in."""
-    from knfleet.kube.incluster import default_connection
-    from knfleet.kube.kubeconfig import load
+    from knfleet.kube.auth.in_cluster import default_connection
+    from knfleet.kube.auth.kubeconfig import load
 
     return load([path]) if path else default_connection()
 

@@ -15,7 +15,7 @@ from knfleet.cli.wait import Waiter
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.overview.waiting import Waiting
 
 
@@ -47,8 +47,8 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
     connection = connection_of(kubeconfig, context)
 
     async def run() -> "Waiting | None":
-        from knfleet.kube.client import Client
-        from knfleet.kube.client import Options as Behaviour
+        from knfleet.kube.client.verbs import Client
+        from knfleet.kube.client.verbs import Options as Behaviour
         from knfleet.overview.saved import checked, write
         from knfleet.overview.targets import providers_for
 

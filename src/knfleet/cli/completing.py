@@ -69,7 +69,7 @@ def beginning(items: list[CompletionItem], incomplete: str) -> list[CompletionIt
 def fleet_for(context: click.Context) -> "Fleet | None":
     """The fleet of the hub that the line so far names; None when it does not answer at once."""
     from knfleet.cli.fleet import connection_of
-    from knfleet.kube.client import Client, Options
+    from knfleet.kube.client.verbs import Client, Options
     from knfleet.kube.errors import KubeError
     from knfleet.overview.reading import fleet_of, read_objects
 

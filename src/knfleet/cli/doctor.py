@@ -56,7 +56,7 @@ async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "
     """Look at a cluster from both sides; of one that there is not, which may have been meant."""
     from knfleet.api.cluster import CLUSTERS
     from knfleet.fleet.examining import look_at_hub, look_at_spoke
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
 
     async with Client(hub) as client:
         seen = await look_at_hub(client, cluster)

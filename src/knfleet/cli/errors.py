@@ -196,7 +196,7 @@ def quoted_context() -> str:
 
 def whence(origin: Origin) -> str:
     """The file and the context that an address comes from, in words."""
-    from knfleet.kube import kubeconfig
+    from knfleet.kube.auth import kubeconfig
     from knfleet.kube.errors import KubeError
 
     paths = [origin.kubeconfig] if origin.kubeconfig else None

@@ -12,7 +12,7 @@ from knfleet.cli.errors import remember
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Resource
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.kube.endpoint import Connection
 
 T = TypeVar("T")
@@ -134,8 +134,8 @@ def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
     from msgspec.structs import replace
 
     from knfleet.api.meta import ClusterName
-    from knfleet.kube.incluster import default_connection
-    from knfleet.kube.kubeconfig import load
+    from knfleet.kube.auth.in_cluster import default_connection
+    from knfleet.kube.auth.kubeconfig import load
 
     found = load([kubeconfig], context) if kubeconfig else default_connection(context)
     remember(found, kubeconfig, context)
@@ -144,7 +144,7 @@ def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":
 
 def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]") -> T:
     """Do something with a client of a cluster."""
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
 
     async def run() -> T:
         async with Client(connection) as client:

@@ -14,7 +14,7 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.api.cluster import ManagedCluster
     from knfleet.fleet.invitations import Invitation
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
 
 HEADINGS = ("NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE", "AGE")
 

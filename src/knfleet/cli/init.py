@@ -26,7 +26,7 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.fleet.deploying import HubPlan
     from knfleet.fleet.invitations import Invitation
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.kube.endpoint import Connection
 
 DONE = """\
@@ -182,7 +182,7 @@ def warn_about(server: str) -> None:
     """Tell when other machines will not reach the hub at its address."""
     from urllib.parse import urlsplit
 
-    from knfleet.kube.kubeconfig_entries import is_loopback
+    from knfleet.kube.auth.kubeconfig_entries import is_loopback
 
     if is_loopback(urlsplit(server).hostname or ""):
         say(f"Note: {server} is reached from this machine only; clusters elsewhere need another.")
@@ -206,7 +206,7 @@ async def install(
     from knfleet.fleet.applying import NotInTime, apply_all, available, condition_says
     from knfleet.fleet.enforcing import enforced
     from knfleet.fleet.invitations import invite
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
 
     applied = await apply_all(client, objects)
     say(f"Applied {len(applied)} objects to {client.cluster}.")

@@ -171,8 +171,8 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     from knfleet.cli.agent import annotations
     from knfleet.fleet.joining import JoinPlan
     from knfleet.fleet.reaching import bootstrap_kubeconfig
-    from knfleet.kube.kubeconfig import connect, parse
-    from knfleet.kube.kubeconfig_entries import Origin
+    from knfleet.kube.auth.kubeconfig import connect, parse
+    from knfleet.kube.auth.kubeconfig_entries import Origin
 
     place: dict[str, Any] = {}
     server = home.endpoint.server
@@ -211,8 +211,8 @@ async def install(
     from knfleet.fleet.applying import NotInTime, apply_all
     from knfleet.fleet.joining import home_objects, managed_objects
     from knfleet.fleet.settling import heard_of
-    from knfleet.kube.client import Client
-    from knfleet.kube.kubeconfig import load
+    from knfleet.kube.auth.kubeconfig import load
+    from knfleet.kube.client.verbs import Client
 
     if plan.mode == "Hosted":
         async with Client(load([options["managed"]])) as managed:

@@ -24,51 +24,97 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
-    "accept": Entry("knfleet.cli.accept", "Take clusters in that asked to join."),
-    "agent": Entry("knfleet.cli.agent", "Keep this cluster joined to its hub."),
-    "apply": Entry(
-        "knfleet.cli.apply", "Carry out a plan: write the custom resources that it was made for."
+    "accept": Entry(
+        "knfleet.cli.accept",
+        "Take clusters in that asked to join.",
     ),
-    "clean": Entry("knfleet.cli.clean", "Take a hub off its cluster."),
+    "agent": Entry(
+        "knfleet.cli.agent",
+        "Keep this cluster joined to its hub.",
+    ),
+    "apply": Entry(
+        "knfleet.cli.apply",
+        "Carry out a plan: write the custom resources that it was made for.",
+    ),
+    "clean": Entry(
+        "knfleet.cli.clean",
+        "Take a hub off its cluster.",
+    ),
     "clusterset": Entry(
-        "knfleet.cli.clusterset", "Put clusters into sets, and let namespaces see sets."
+        "knfleet.cli.clusterset",
+        "Put clusters into sets, and let namespaces see sets.",
     ),
     "completion": Entry(
         "knfleet.cli.completion",
         "Print what a shell needs to complete commands, flags and names.",
     ),
-    "detach": Entry("knfleet.cli.detach", "Take clusters out of their hub."),
+    "detach": Entry(
+        "knfleet.cli.detach",
+        "Take clusters out of their hub.",
+    ),
     "doctor": Entry(
-        "knfleet.cli.doctor", "Say what is wrong with a cluster, and what to do about it."
+        "knfleet.cli.doctor",
+        "Say what is wrong with a cluster, and what to do about it.",
     ),
     "explain": Entry(
         "knfleet.cli.explain",
         "Say what a reason means, how to find the cause, and what fixes it.",
     ),
-    "get": Entry("knfleet.cli.get", "Print tokens, and the clusters of a hub."),
-    "init": Entry("knfleet.cli.init", "Make a cluster a hub, and print how clusters join it."),
-    "join": Entry("knfleet.cli.join", "Have a cluster ask a hub to take it in."),
+    "get": Entry(
+        "knfleet.cli.get",
+        "Print tokens, and the clusters of a hub.",
+    ),
+    "init": Entry(
+        "knfleet.cli.init",
+        "Make a cluster a hub, and print how clusters join it.",
+    ),
+    "join": Entry(
+        "knfleet.cli.join",
+        "Have a cluster ask a hub to take it in.",
+    ),
     "unjoin": Entry(
-        "knfleet.cli.unjoin", "Take the agent off a cluster, with all that came with it."
+        "knfleet.cli.unjoin",
+        "Take the agent off a cluster, with all that came with it.",
     ),
-    "bundle": Entry("knfleet.cli.bundle", "Get, list and check Knative's release files."),
-    "demo": Entry("knfleet.cli.demo", "Show knfleet on real clusters on this machine."),
-    "dev": Entry("knfleet.cli.dev", "Run real control planes on this machine."),
+    "bundle": Entry(
+        "knfleet.cli.bundle",
+        "Get, list and check Knative's release files.",
+    ),
+    "demo": Entry(
+        "knfleet.cli.demo",
+        "Show knfleet on real clusters on this machine.",
+    ),
+    "dev": Entry(
+        "knfleet.cli.dev",
+        "Run real control planes on this machine.",
+    ),
     "hub": Entry(
-        "knfleet.cli.hub", "Run a hub: clusters join it, and Knative is installed on them."
+        "knfleet.cli.hub",
+        "Run a hub: clusters join it, and Knative is installed on them.",
     ),
-    "manifests": Entry("knfleet.cli.manifests", "Print manifests for `kubectl apply`."),
-    "operator": Entry("knfleet.cli.operator", "Install Knative as custom resources ask for it."),
+    "manifests": Entry(
+        "knfleet.cli.manifests",
+        "Print manifests for `kubectl apply`.",
+    ),
+    "operator": Entry(
+        "knfleet.cli.operator",
+        "Install Knative as custom resources ask for it.",
+    ),
     "plan": Entry(
         "knfleet.cli.plan",
         "Show what would change on the clusters, object by object and field by field.",
     ),
     "plugin": Entry(
-        "knfleet.cli.plugin", "Print a credential, as an exec plugin of kubectl and operators."
+        "knfleet.cli.plugin",
+        "Print a credential, as an exec plugin of kubectl and operators.",
     ),
-    "render": Entry("knfleet.cli.render", "Print the objects that a custom resource installs."),
+    "render": Entry(
+        "knfleet.cli.render",
+        "Print the objects that a custom resource installs.",
+    ),
     "status": Entry(
-        "knfleet.cli.status", "Show the fleet on one screen, or one installation link by link."
+        "knfleet.cli.status",
+        "Show the fleet on one screen, or one installation link by link.",
     ),
     "support-bundle": Entry(
         "knfleet.cli.support_bundle",
@@ -78,7 +124,10 @@ COMMANDS: dict[str, Entry] = {
         "knfleet.cli.wait",
         "Return when installations or clusters are ready, gone, or say something.",
     ),
-    "web": Entry("knfleet.cli.web", "Show the fleet of a hub in a browser."),
+    "web": Entry(
+        "knfleet.cli.web",
+        "Show the fleet of a hub in a browser.",
+    ),
 }
 
 

@@ -184,8 +184,8 @@ def connect(
     from msgspec.structs import replace
 
     from knfleet.api.meta import HUB
-    from knfleet.kube.incluster import default_connection
-    from knfleet.kube.kubeconfig import load
+    from knfleet.kube.auth.in_cluster import default_connection
+    from knfleet.kube.auth.kubeconfig import load
 
     if kubeconfig is not None or cluster:
         files = None if kubeconfig is None else [kubeconfig]

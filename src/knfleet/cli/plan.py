@@ -14,7 +14,7 @@ from knfleet.cli.status import provider_option
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.overview.planning import Planner
     from knfleet.overview.plans import Plans
     from knfleet.overview.prospects import Subject
@@ -62,7 +62,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     connection = connection_of(kubeconfig, context)
 
     async def run() -> "tuple[Plans, list[Subject]]":
-        from knfleet.kube.client import Client
+        from knfleet.kube.client.verbs import Client
         from knfleet.overview.targets import providers_for
 
         providers = providers_for(options["provider_file"], kubeconfig, context)

@@ -18,7 +18,7 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.access.providers import ProviderFile
     from knfleet.api.meta import Object
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.overview.chain import Chain
     from knfleet.overview.model import Fleet, InstallRow
     from knfleet.overview.reading import HubObjects
@@ -61,7 +61,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet status --watch
     knfleet status knative-serving/edge-1
     """
-    from knfleet.kube.client import Client, Options
+    from knfleet.kube.client.verbs import Client, Options
 
     behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
     providers = None

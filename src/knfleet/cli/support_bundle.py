@@ -34,7 +34,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     Deployments with their logs, versions, and what the doctor says of clusters in trouble. Secrets
     are in it by name alone; tokens, keys, certificates and passwords are taken out everywhere.
     """
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.overview.evidence import Evidence
 
     connection = connection_of(kubeconfig, context)

@@ -10,7 +10,7 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
 
 
 @click.command()

@@ -14,7 +14,7 @@ from knfleet.cli.output import LiveProgress, PlainProgress, explained, progress
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.overview.reading import HubObjects
     from knfleet.overview.waiting import Goal, Waiting
 
@@ -52,7 +52,7 @@ def command(
     knfleet wait --for=removed KnativeServing/edge-1
     knfleet wait --for=condition=TargetClusterResolved edge-1
     """
-    from knfleet.kube.client import Client
+    from knfleet.kube.client.verbs import Client
     from knfleet.overview.waiting import Goal
 
     if bool(names) == options["is_all"]:

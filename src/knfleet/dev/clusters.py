@@ -24,7 +24,7 @@ from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import ClusterState, Folder, State, locked, write_private
 from knfleet.dev.node import orphans
 from knfleet.dev.progress import Progress, Silence
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
 

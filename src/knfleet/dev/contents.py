@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 
 

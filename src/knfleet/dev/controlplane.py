@@ -15,7 +15,7 @@ from knfleet.api.meta import ClusterName, Object
 from knfleet.dev import pki
 from knfleet.dev.folder import ClusterState, Folder, write_private
 from knfleet.dev.node import config
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 
 ETCD = "etcd"

@@ -17,7 +17,7 @@ from knfleet.dev.errors import GroundError
 from knfleet.dev.profiles import provider_file
 from knfleet.dev.progress import Progress
 from knfleet.dev.status import ClusterStatus, status
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.release.errors import ReleaseError
 from knfleet.release.sources import GoModule
 

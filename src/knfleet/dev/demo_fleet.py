@@ -19,7 +19,7 @@ from knfleet.dev.demo_spokes import home_on, inside, lose_and_find
 from knfleet.dev.demo_steps import Wanted, install, limit, nothing_left, remove, together
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 
 VERSION = "1.23"

@@ -15,7 +15,7 @@ from knfleet.dev.demo_steps import (
     together,
 )
 from knfleet.dev.progress import Progress
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 BOTH = (SERVING, EVENTING)
 

@@ -29,7 +29,7 @@ from knfleet.dev.demo_steps import (
 )
 from knfleet.dev.profiles import provider_file, register
 from knfleet.dev.progress import Progress
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 VERSION = "1.23"
 

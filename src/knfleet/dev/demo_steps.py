@@ -16,7 +16,7 @@ from knfleet.apply.parts import items, part
 from knfleet.dev.contents import Thing, contents
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 STEP_SECONDS = 120.0

@@ -6,7 +6,7 @@ from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS,
 from knfleet.api.meta import Key, Resource
 from knfleet.dev.errors import GroundError
 from knfleet.dev.node.annotations import BREAK, HOLD, SLOW, asked
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
 

@@ -22,7 +22,7 @@ from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import write_private
 from knfleet.kube import yaml
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 FLEET = "fleet-system"
 ACCOUNT = Key("kube-system", "knative-operator-spoke")

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from knfleet.dev import controlplane, processes
 from knfleet.dev.folder import ClusterState, Folder
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
 ANSWER_SECONDS = 5

@@ -22,8 +22,8 @@ from knfleet.apply.waiting import Collection, follow
 from knfleet.fleet.approval import Request, examine
 from knfleet.fleet.requests import approve
 from knfleet.fleet.views import CSRS
-from knfleet.kube.certificates import fingerprint
-from knfleet.kube.client import Client
+from knfleet.kube.auth.x509 import fingerprint
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 
 REASON = "AcceptedByAdministrator"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from knfleet.access.providers import Provider, ProviderFile
 from knfleet.fleet.profiles import PROVIDER
-from knfleet.kube.kubeconfig_entries import EnvVar, ExecBody
+from knfleet.kube.auth.kubeconfig_entries import EnvVar, ExecBody
 
 MODULE = "knfleet.plugins.secretreader"
 

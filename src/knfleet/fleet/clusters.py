@@ -25,8 +25,8 @@ from knfleet.fleet.deletion import Deletion
 from knfleet.fleet.health import Beat, availability, clock, same_taints, silent_in, taints
 from knfleet.fleet.parts import Parts, look_at, patch_cluster, plain
 from knfleet.fleet.registration import RESYNC_SECONDS, Registration
+from knfleet.kube.cache.informer import Change
 from knfleet.kube.errors import ApiError, Conflict
-from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again
 
 CONFLICT_SECONDS = 0.05

@@ -18,8 +18,8 @@ from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition, put
 from knfleet.fleet.parts import Parts, plain
 from knfleet.fleet.views import labels_of
+from knfleet.kube.cache.informer import Change
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again
 
 BUILT_IN: dict[str, Object] = {

@@ -30,10 +30,10 @@ from knfleet.fleet.joining import EXTERNAL_SECRET, JoinPlan, home_objects, manag
 from knfleet.fleet.reaching import BRIEF
 from knfleet.fleet.rights import SIGNER, TOKENS_ROLE
 from knfleet.fleet.views import CSRS
-from knfleet.kube.client import Client
+from knfleet.kube.auth.kubeconfig import connect, parse
+from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.kube.kubeconfig import connect, parse
-from knfleet.kube.kubeconfig_entries import Origin
 
 
 class Attached(Exception):

@@ -10,7 +10,7 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.meta import Object
 from knfleet.fleet.applying import NotInTime
 from knfleet.fleet.policies import ACCEPTANCE
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError
 
 POLL_SECONDS = 0.2

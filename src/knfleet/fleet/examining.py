@@ -18,8 +18,8 @@ from knfleet.fleet.accepting import pending_requests
 from knfleet.fleet.detaching import listed, plan_for
 from knfleet.fleet.diagnosis import Seen
 from knfleet.fleet.reaching import BRIEF
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import KubeError, NotFound
 

@@ -18,9 +18,9 @@ from knfleet.api.meta import Object
 from knfleet.apply.parts import part
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
-from knfleet.kube.certificates import authorities, fingerprint
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.auth.x509 import authorities, fingerprint
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import NotFound
 from knfleet.kube.yaml import dump_all

@@ -13,7 +13,7 @@ from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.fleet.health import Heartbeats
 from knfleet.fleet.installation import Installation
 from knfleet.fleet.views import Views
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.events import Events
 

@@ -16,9 +16,9 @@ from knfleet.fleet.parts import remove
 from knfleet.fleet.profiles import TOKEN_LABEL, digest
 from knfleet.fleet.rights import RBAC_GROUP, TOKENS_ROLE
 from knfleet.fleet.views import labels_of
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.kube.informer import Change, Informer
 from knfleet.runtime.manager import Lifetime
 
 SELF_REVIEWS = Resource(

@@ -22,9 +22,9 @@ from knfleet.fleet.places import Places
 from knfleet.fleet.publishing import Publishing
 from knfleet.fleet.requests import Requests
 from knfleet.fleet.views import Views
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
-from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.events import EventOptions, Events
 from knfleet.runtime.manager import Manager

@@ -13,7 +13,7 @@ from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.meta import Key, Object
 from knfleet.api.standard import find
 from knfleet.fleet.health import as_moment
-from knfleet.kube.certificates import authorities
+from knfleet.kube.auth.x509 import authorities
 
 MANAGER = "open-cluster-management"
 """The cluster manager that our profiles name: what their consumers know it by."""

@@ -16,8 +16,8 @@ from knfleet.fleet.parts import Parts, remove
 from knfleet.fleet.places import NotOurs, Places
 from knfleet.fleet.profiles import TOKEN_LABEL, Access, access_of, digest, is_ours
 from knfleet.fleet.views import is_in, labels_of
+from knfleet.kube.cache.informer import Change
 from knfleet.kube.errors import Conflict, Forbidden, Invalid
-from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
 

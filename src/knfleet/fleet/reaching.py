@@ -15,13 +15,13 @@ from knfleet.api.meta import ClusterName, Object
 from knfleet.apply.parts import part
 from knfleet.apply.rights import ACCESS_REVIEWS
 from knfleet.fleet.invitations import INFO, PUBLIC, pinned
-from knfleet.kube.certificates import authorities
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential, StaticCredential, is_token
+from knfleet.kube.auth.credentials import Credential, StaticCredential, is_token
+from knfleet.kube.auth.kubeconfig import parse
+from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.x509 import authorities
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ApiError, ConfigError, KubeError, TlsFailed, Unauthorized
-from knfleet.kube.kubeconfig import parse
-from knfleet.kube.kubeconfig_entries import Origin
 from knfleet.kube.yaml import dump_all
 
 HUB = ClusterName("hub")

@@ -22,9 +22,9 @@ from knfleet.fleet.approval import Refusal, Verdict, decide, examine
 from knfleet.fleet.health import is_alive
 from knfleet.fleet.parts import Parts, patch_cluster
 from knfleet.fleet.views import CSRS
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.kube.informer import Change
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log
 

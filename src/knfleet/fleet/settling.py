@@ -13,7 +13,7 @@ from knfleet.apply.waiting import Collection, follow
 from knfleet.fleet.applying import NotInTime, available
 from knfleet.fleet.joining import JoinPlan
 from knfleet.fleet.views import CSRS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
 LOOK_SECONDS = 0.5

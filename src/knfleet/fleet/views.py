@@ -11,9 +11,9 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.fleet.grants import ACCESS_SECRET
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
-from knfleet.kube.informer import Informer, without_managed_fields
 
 CSRS = Resource(
     "certificates.k8s.io",

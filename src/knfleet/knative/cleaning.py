@@ -24,7 +24,7 @@ from knfleet.knative.kinds import TARGET_UID, annotations_of, is_deleting, profi
 from knfleet.knative.messages import left_text
 from knfleet.knative.spokes import UNKNOWN
 from knfleet.knative.tombstones import SELECTOR, Tombstone, Tombstones, read
-from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager

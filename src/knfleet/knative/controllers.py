@@ -28,8 +28,8 @@ from knfleet.knative.settings import POLL_SECONDS
 from knfleet.knative.status import status_of
 from knfleet.knative.targets import Targets
 from knfleet.knative.tombstones import Tombstones
-from knfleet.kube.client import Client
-from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.events import EventOptions, Events
 from knfleet.runtime.manager import Manager

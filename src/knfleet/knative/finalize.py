@@ -17,7 +17,7 @@ from knfleet.apply.engine import Engine
 from knfleet.apply.plan import Verdict
 from knfleet.knative.installation import Installation
 from knfleet.knative.kinds import Kind, finalizers_of, uid_of
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases

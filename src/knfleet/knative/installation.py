@@ -26,7 +26,7 @@ from knfleet.apply.writing import Deadlines
 from knfleet.knative.messages import workloads
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.targets import Target
-from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.render.pingsource import NAME as PING_SOURCE
 from knfleet.render.pipeline import Need
 

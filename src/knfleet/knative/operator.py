@@ -35,11 +35,11 @@ from knfleet.knative.shares import Shares
 from knfleet.knative.spokes import SpokeTargets
 from knfleet.knative.targets import LocalTargets
 from knfleet.knative.tombstones import Tombstones
-from knfleet.kube.client import Client, Options
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.options import USER_AGENT
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
-from knfleet.kube.informer import Change, Informer, without_managed_fields
-from knfleet.kube.options import USER_AGENT
 from knfleet.release.releases import Releases
 from knfleet.runtime import kinds, logs
 from knfleet.runtime.binding import Bind, bind_host

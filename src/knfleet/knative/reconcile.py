@@ -40,8 +40,8 @@ from knfleet.knative.status import Statement, status_of
 from knfleet.knative.targets import Target, TargetError, Targets
 from knfleet.knative.tombstones import Tombstones
 from knfleet.knative.uninstalling import Uninstaller
+from knfleet.kube.cache.informer import Informer
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
-from knfleet.kube.informer import Informer
 from knfleet.release.errors import BadManifest, FetchFailed, NotEligible, ReleaseError
 from knfleet.release.migration import check_migration
 from knfleet.render.errors import RenderError

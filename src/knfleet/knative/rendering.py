@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.release.bundle import Bundle, shortfall
 from knfleet.release.errors import ReleaseError

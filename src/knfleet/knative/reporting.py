@@ -20,7 +20,7 @@ from knfleet.knative.messages import told
 from knfleet.knative.records import Record
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.status import Statement, is_progress, patch_of, same
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.events import Events
 from knfleet.runtime.logs import log

@@ -13,7 +13,7 @@ from knfleet.apply.desired import Owners
 from knfleet.apply.parts import part
 from knfleet.knative.kinds import TARGET_UID, annotations_of, profile_of, uid_of, was_installed
 from knfleet.knative.targets import LocalTargets, Target, TargetError
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 PASSING = frozenset({Phase.CONNECTING, Phase.CLOSED})
 """Phases that are over soon, one way or another."""

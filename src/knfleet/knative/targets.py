@@ -14,7 +14,7 @@ from knfleet.access.anchor import Root
 from knfleet.api.meta import HUB, ClusterName, Key, Object
 from knfleet.apply.desired import Owners
 from knfleet.knative.kinds import profile_of
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 LONGEST_NAME = 253
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from knfleet.access.anchor import Root
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 
 LABEL = "knfleet.dev/tombstone"

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName
-from knfleet.kube.credentials import CredentialSource
+from knfleet.kube.auth.credentials import CredentialSource
 
 
 class Endpoint(Struct, frozen=True):

@@ -15,7 +15,7 @@ import yaml
 from yaml import events
 
 from knfleet.api.meta import Object
-from knfleet.kube import scalars
+from knfleet.kube import yaml_scalars
 from knfleet.kube.errors import KubeError
 
 DEPTH = 200
@@ -147,13 +147,13 @@ def no_constant(name: str) -> Any:
 
 def json_float(digits: str) -> int | float:
     """A JSON number with a fraction or an exponent."""
-    return scalars.json_number(float(digits))
+    return yaml_scalars.json_number(float(digits))
 
 
 # The reader of the standard library, since msgspec keeps the last of two equal keys in silence.
 JSON = json.JSONDecoder(
     object_pairs_hook=unique,
-    parse_int=scalars.json_integer,
+    parse_int=yaml_scalars.json_integer,
     parse_float=json_float,
     parse_constant=no_constant,
 )
@@ -216,7 +216,7 @@ class Reader:
         value = self.node(event)
         if type(value) in NUMBERS:
             try:
-                return scalars.json_number(value)
+                return yaml_scalars.json_number(value)
             except ValueError as error:
                 raise self.error(str(error), event.start_mark.line + 1) from None
         return value
@@ -239,19 +239,19 @@ class Reader:
             self.anchors[anchor] = (value, self.values - values, self.bytes - size)
         return value
 
-    def scalar(self, event: Any) -> scalars.Scalar:
+    def scalar(self, event: Any) -> yaml_scalars.Scalar:
         """The value of one scalar."""
         self.bytes += len(event.value.encode(errors="replace"))
         tag = event.tag
         if tag is None:
             if not event.implicit[0]:
                 return event.value
-            value = scalars.plain(event.value)
+            value = yaml_scalars.plain(event.value)
         elif tag == "!":
             return event.value
         else:
             try:
-                value = scalars.tagged(tag, event.value)
+                value = yaml_scalars.tagged(tag, event.value)
             except ValueError as error:
                 raise self.error(str(error), event.start_mark.line + 1) from None
         return value
@@ -300,7 +300,7 @@ class Reader:
         if isinstance(value, dict | list):
             raise self.error("a key is a list or a mapping, which JSON cannot have", line)
         try:
-            return scalars.key(value)
+            return yaml_scalars.key(value)
         except ValueError as error:
             raise self.error(str(error), line) from None
 
@@ -340,7 +340,7 @@ def is_merge(event: Any) -> bool:
     """Whether a key is an unquoted `<<`."""
     if type(event) is not events.ScalarEvent or event.value != "<<":
         return False
-    return event.implicit[0] if event.tag is None else event.tag == scalars.TAG + "merge"
+    return event.implicit[0] if event.tag is None else event.tag == yaml_scalars.TAG + "merge"
 
 
 def copied(value: Any) -> Any:
@@ -390,7 +390,7 @@ def text_event(text: object, style: str) -> events.Event:
         raise YamlError(f"a key is of type {type(text).__name__}, not a string")
     if HALF_PAIR.search(text):
         raise YamlError("a string holds half of a surrogate pair, which UTF-8 cannot have")
-    plain = scalars.reads_as_itself(text)
+    plain = yaml_scalars.reads_as_itself(text)
     return events.ScalarEvent(None, None, (plain, True), text, style=style or None)
 
 

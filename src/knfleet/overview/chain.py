@@ -24,7 +24,7 @@ from knfleet.apply.changes import Why
 from knfleet.apply.inventory import ApplySet
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.targets import inventory_key
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.overview.model import ClusterRow, InstallRow, Stand
 from knfleet.overview.progress import progress_of
 from knfleet.overview.reading import STUCK, install_row

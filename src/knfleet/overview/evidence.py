@@ -22,7 +22,7 @@ from knfleet.apply.parts import items, part
 from knfleet.fleet.diagnosis import diagnose
 from knfleet.fleet.examining import look_at_hub
 from knfleet.knative.tombstones import SELECTOR
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.kube.secret_text import clean
 from knfleet.kube.yaml import dump_all

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from knfleet.api.meta import Resource
-from knfleet.kube.client import Client
-from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 from knfleet.overview.reading import KINDS, HubObjects, read_objects
 
 SETTLE_SECONDS = 0.2

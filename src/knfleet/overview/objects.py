@@ -18,7 +18,7 @@ from knfleet.apply.refs import Ref
 from knfleet.apply.removal import other_set
 from knfleet.apply.watching import JUDGED
 from knfleet.knative.rendering import Renderer
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.overview.differences import FieldChange, differences
 from knfleet.overview.planning import HUB_SECONDS, told

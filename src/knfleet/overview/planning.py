@@ -28,7 +28,7 @@ from knfleet.knative.claims import holder, same
 from knfleet.knative.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
 from knfleet.knative.messages import denials_text, losses_text
 from knfleet.knative.rendering import Renderer
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.overview.differences import FieldChange, differences
 from knfleet.overview.images import images

@@ -29,7 +29,7 @@ from knfleet.knative.rendering import Renderer, Rendering
 from knfleet.knative.serving import SERVING
 from knfleet.knative.spokes import root_of
 from knfleet.knative.targets import inventory_key
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.release.migration import check_migration
 from knfleet.render.pipeline import Need

@@ -20,7 +20,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import items, part
 from knfleet.knative.kinds import is_deleting, is_paused, profile_of, uid_of
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.overview.model import (
     ClusterRow,

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Invalid, NotFound
 from knfleet.overview.planning import Planner, resource_stamp
 from knfleet.overview.plans import FORMAT, Plan, Plans, SavedPlans

@@ -8,7 +8,7 @@ from knfleet.apply.changes import Why
 from knfleet.apply.parts import part
 from knfleet.apply.refusals import reason_of
 from knfleet.knative.kinds import Kind
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.overview.naming import KINDS as KIND_WORDS
 from knfleet.overview.nearest import meant

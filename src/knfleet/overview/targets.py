@@ -29,7 +29,7 @@ from knfleet.fleet.builtin import BuiltInProviders
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.spokes import check_uid
 from knfleet.knative.targets import TargetError
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.overview.nearest import meant

@@ -18,7 +18,7 @@ from knfleet.apply.parts import items, part
 from knfleet.apply.plan import Step, Verdict
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
 from knfleet.apply.refusals import reason_of, refusal
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 from knfleet.overview.inherited import without_inherited
 

@@ -18,7 +18,7 @@ from knfleet.api.meta import Object
 from knfleet.apply.parts import items, part
 from knfleet.apply.readiness import State, conditions, health, is_true
 from knfleet.knative.kinds import uid_of
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.overview.model import Stand
 

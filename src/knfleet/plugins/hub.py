@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from knfleet.kube.podroot import service_account
+from knfleet.kube.auth.pod_path import service_account
 from knfleet.plugins import permission
 from knfleet.plugins.execcredential import Asked, Here, Json, PluginError, mapping
 
@@ -140,9 +140,9 @@ def of_a_kubeconfig(environ: Mapping[str, str]) -> Hub:
     """The cluster of the context that we are told of, else of the current one."""
     import asyncio
 
-    from knfleet.kube import kubeconfig
+    from knfleet.kube.auth import kubeconfig
+    from knfleet.kube.auth.tls import new_context
     from knfleet.kube.errors import KubeError
-    from knfleet.kube.tls import new_context
 
     try:
         connection = kubeconfig.load(context=environ.get(CONTEXT_VARIABLE), environ=environ)

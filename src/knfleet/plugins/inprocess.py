@@ -19,9 +19,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from threading import Lock
 
-from knfleet.kube import process
-from knfleet.kube.podroot import POD_ROOT
-from knfleet.kube.process import Ending, Finished
+from knfleet.kube.auth import exec_process
+from knfleet.kube.auth.exec_process import Ending, Finished
+from knfleet.kube.auth.pod_path import POD_ROOT
 from knfleet.plugins import hub, kubeconfig_secretreader, permission, secretreader
 from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Here, Provide, respond
 from knfleet.plugins.hub import CONTEXT_VARIABLE, FAILURES, Hub
@@ -130,7 +130,7 @@ class OwnPlugins:
         """The outcome of a program; raises `OSError` when it cannot be started."""
         own = own_plugin(argv, env)
         if own is None:
-            return await process.run(argv, env=env, timeout_seconds=timeout_seconds)
+            return await exec_process.run(argv, env=env, timeout_seconds=timeout_seconds)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -139,7 +139,9 @@ class OwnPlugins:
         except TimeoutError:
             return Finished(Ending.TIMED_OUT, -1, b"", "")
         if said.code:
-            return Finished(Ending.EXITED, said.code, b"", process.one_line(said.text.encode()))
+            return Finished(
+                Ending.EXITED, said.code, b"", exec_process.one_line(said.text.encode())
+            )
         return Finished(Ending.EXITED, 0, said.text.encode(), "")
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import ClusterName, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.election import LostLeadership
 from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Write

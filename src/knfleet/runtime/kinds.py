@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from knfleet.api.meta import Resource
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.runtime.logs import log
 

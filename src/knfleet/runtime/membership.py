@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
 from knfleet.runtime.election import NEVER, LostLeadership, Timing, microtime

@@ -13,7 +13,7 @@ from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.parts import part
 from knfleet.knative.kinds import PAUSED, TRIGGER
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, KubeError
 from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Series, event_name
 from knfleet.runtime.logs import log

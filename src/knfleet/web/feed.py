@@ -15,8 +15,8 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
-from knfleet.kube.informer import Change, Informer
 from knfleet.overview.model import Fleet
 from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer

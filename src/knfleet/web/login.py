@@ -6,8 +6,8 @@ import secrets
 
 from msgspec.structs import replace
 
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential, StaticCredential, is_token
+from knfleet.kube.auth.credentials import Credential, StaticCredential, is_token
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, Unauthorized
 from knfleet.runtime.logs import log

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.runtime.logs import log
 from knfleet.web.sight import EVERYTHING, Sight
 

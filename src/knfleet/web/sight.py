@@ -14,7 +14,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.rights import ACCESS_REVIEWS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 
 KINDS = (SERVINGS, EVENTINGS, PROFILES, CLUSTERS)
 """What a fleet is made of."""

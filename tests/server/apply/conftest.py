@@ -10,7 +10,7 @@ from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.apply.engine import Engine
 from knfleet.apply.inventory import ApplySet
 from knfleet.apply.writing import Deadlines
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from tests.support.objects import SET, namespace
 

@@ -27,7 +27,7 @@ from knfleet.apply.inventory import Inventory, read_parent
 from knfleet.apply.parts import part
 from knfleet.apply.refs import Ref
 from knfleet.dev import processes
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from testbed.clusters import Lent
 from testbed.waiting import until

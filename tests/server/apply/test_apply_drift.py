@@ -13,7 +13,7 @@ from knfleet.apply.engine import Engine
 from knfleet.apply.refs import Ref
 from knfleet.apply.repair import Repair, Repairer
 from knfleet.apply.watching import SetWatch
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench
 from tests.support.objects import SET, config_map, deployment, job, service

@@ -25,7 +25,7 @@ from knfleet.apply.inventory import Inventory, read_parent
 from knfleet.apply.observed import observe
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.apply.writing import Deadlines
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench, Requests, other_set
 from tests.support.objects import (

@@ -9,8 +9,8 @@ from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS, ROLES, S
 from knfleet.api.meta import Object
 from knfleet.apply.changes import Denial, Why
 from knfleet.apply.engine import Engine
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from tests.server.apply.conftest import QUICK, Bench
 from tests.support.objects import SET, cluster_role, config_map, deployment, manifest, service

@@ -7,7 +7,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.observed import observe
 from knfleet.apply.takeover import is_inherited
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.waiting import until
 from tests.server.apply.conftest import Bench

@@ -8,7 +8,7 @@ from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES, VALIDATING_WEBH
 from knfleet.api.meta import Key, Object
 from knfleet.apply.changes import Why
 from knfleet.apply.writing import Deadlines
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, ServerError
 from testbed.clusters import Lent
 from testbed.waiting import until

@@ -7,7 +7,7 @@ import pytest
 
 from knfleet.api.core import CRDS
 from knfleet.api.fleetcrds import spoke_definitions
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed.clusters import Pool
 from tests.support import hubs

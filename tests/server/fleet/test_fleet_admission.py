@@ -31,7 +31,7 @@ from knfleet.fleet.deploying import HubPlan
 from knfleet.fleet.grants import rule
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.invitations import INFO, PUBLIC, ROOT_CA
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, NotFound
 from testbed.waiting import until

@@ -11,7 +11,7 @@ from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.standard import StandardCondition
 from knfleet.api.work import WORKS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Invalid
 
 

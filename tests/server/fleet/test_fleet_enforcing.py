@@ -8,7 +8,7 @@ from knfleet.fleet.enforcing import SELF_MADE, enforced
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.invitations import Invitation, invite
 from knfleet.fleet.policies import POLICY_VERSION
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 from testbed.clusters import Lend
 

@@ -22,7 +22,7 @@ from knfleet.api.core import CLUSTER_ROLES, EVENTS, LEASES
 from knfleet.api.hub import CLUSTER_MANAGERS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.work import WORK_FINALIZER, WORKS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound
 from testbed.waiting import until

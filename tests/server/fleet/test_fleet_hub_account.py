@@ -22,7 +22,7 @@ from knfleet.fleet.places import token_binding
 from knfleet.fleet.requests import approve, concluded
 from knfleet.fleet.rights import CERTIFICATES, RBAC_GROUP, TOKENS_ROLE, role
 from knfleet.fleet.views import CSRS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden
 from tests.support import hubs

@@ -35,8 +35,8 @@ from knfleet.fleet.grants import ACCESS_SECRET
 from knfleet.fleet.health import Heartbeats
 from knfleet.fleet.requests import Requests, approve, concluded
 from knfleet.fleet.views import CSRS
-from knfleet.kube.certificates import fingerprint
-from knfleet.kube.client import Client
+from knfleet.kube.auth.x509 import fingerprint
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from testbed.waiting import until

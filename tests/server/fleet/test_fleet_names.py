@@ -10,7 +10,7 @@ from knfleet.fleet.applying import apply_all
 from knfleet.fleet.grants import cluster_role
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.policies import POLICY_VERSION
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden
 from testbed.clusters import Lend

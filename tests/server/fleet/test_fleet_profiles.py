@@ -15,7 +15,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.fleet.grants import ACCESS_SECRET
 from knfleet.fleet.rights import RBAC_GROUP, TOKENS_ROLE
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, NotFound
 from testbed.waiting import until

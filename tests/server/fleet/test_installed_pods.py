@@ -7,7 +7,7 @@ from knfleet.api.meta import Object, Resource
 from knfleet.fleet.deploying import HubPlan, hub_deployment
 from knfleet.fleet.installing import hub_objects
 from knfleet.fleet.joining import JoinPlan, home_objects
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.packaging.install import Install
 from knfleet.packaging.objects import everything
 

@@ -12,7 +12,7 @@ from knfleet.apply.desired import Owners
 from knfleet.knative import installation
 from knfleet.knative.installation import Installation
 from knfleet.knative.targets import Target
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from tests.support.objects import HOME, config_map, namespace
 
 WAIT_SECONDS = 60

@@ -10,7 +10,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.fleet.applying import apply_all
 from knfleet.fleet.profile_use import PROFILE_USE
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.runtime import kinds
 from testbed.clusters import Lent

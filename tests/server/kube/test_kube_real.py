@@ -16,8 +16,9 @@ from knfleet.api.core import (
     SERVICE_ACCOUNTS,
 )
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client, Options, WatchEvent
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client, Options, WatchEvent
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import (
     AlreadyExists,
@@ -30,7 +31,6 @@ from knfleet.kube.errors import (
     NotFound,
     Unauthorized,
 )
-from knfleet.kube.informer import Change, Informer
 from testbed.fakes.clients import Heard
 from testbed.fakes.proxies import Wire
 

@@ -10,8 +10,8 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import processes
 from knfleet.dev.controlplane import process_name
 from knfleet.dev.node.manifests import condition_is_true, is_ready, rows, status_of, table
-from knfleet.kube.client import Client
-from knfleet.kube.watch import WatchEvent
+from knfleet.kube.cache.watch import WatchEvent
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
 
 NAMESPACE = "default"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
 from tests.server.node.cluster import Cluster
 

@@ -36,9 +36,9 @@ from tests.server.node.cluster import (
 ASK_API_SERVER = """
 import asyncio
 from knfleet.api.core import CONFIG_MAPS, SECRETS
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
-from knfleet.kube.incluster import in_cluster
+from knfleet.kube.auth.in_cluster import in_cluster
 async def main():
     async with Client(in_cluster()) as client:
         print(client.namespace, len((await client.list(CONFIG_MAPS, client.namespace)).items))

@@ -11,7 +11,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.changes import Why
 from knfleet.apply.engine import Engine
 from knfleet.apply.plan import Verdict
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.overview.differences import differences
 from knfleet.overview.trials import ADOPT_TRIES, tried

@@ -16,9 +16,9 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from knfleet.kube.credentials import Credential, Login
+from knfleet.kube.auth.credentials import Credential, Login
+from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.errors import CredentialError
-from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
 from testbed.fakes.certificates import Authority
 from testbed.waiting import PATIENCE_SECONDS, until
 

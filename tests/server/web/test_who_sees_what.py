@@ -11,7 +11,7 @@ import pytest_asyncio
 from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.web.process import informers
 from knfleet.web.sessions import Session
 from knfleet.web.settings import WebSettings

@@ -12,9 +12,9 @@ from knfleet.access.session import MEMORY_LIMIT_BYTES
 from knfleet.access.spokes import Spokes
 from knfleet.access.states import Phase
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
-from knfleet.kube.informer import Informer
 from testbed.fakes.fleet import Fleet, key, state_of, until_phase
 from testbed.waiting import until
 

@@ -16,7 +16,7 @@ from knfleet.access.resolver import (
 )
 from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import decode
-from knfleet.kube.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
+from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
 from knfleet.plugins import execcredential, permission
 from testbed.fakes.certificates import Authority
 from testbed.fakes.fleet import V1, profile

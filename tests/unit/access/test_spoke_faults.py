@@ -15,7 +15,7 @@ from knfleet.access.states import Phase
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key
-from knfleet.kube.informer import Informer
+from knfleet.kube.cache.informer import Informer
 from knfleet.runtime.metrics import Metrics
 from testbed.fakes.certificates import Authority
 from testbed.fakes.fleet import HANGING, QUICK, V1, Fleet, key, state_of, token_script, until_phase

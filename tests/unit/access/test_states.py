@@ -11,7 +11,8 @@ from knfleet.access.resolver import Access
 from knfleet.access.states import Phase, failure
 from knfleet.api.core import CLUSTER_ROLES, CRDS
 from knfleet.api.meta import Key
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
+from knfleet.kube.auth.exec_plugin import ExecPlugin
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import (
     BadAnswer,
@@ -25,7 +26,6 @@ from knfleet.kube.errors import (
     Unanswered,
     Unauthorized,
 )
-from knfleet.kube.execplugin import ExecPlugin
 
 ACCESS = Access(Endpoint("https://spoke.example"), ExecPlugin("/plugins/reader"), "reader")
 PROFILE = Key("fleet", "spoke1")

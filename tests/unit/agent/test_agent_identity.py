@@ -22,9 +22,9 @@ from knfleet.agent.identity import (
     read_bootstrap,
 )
 from knfleet.agent.names import Names, name_problem, random_agent
+from knfleet.kube.auth.kubeconfig_entries import Origin
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import ConfigError
-from knfleet.kube.kubeconfig_entries import Origin
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 NAMES = Names("c1", "a1b2c")

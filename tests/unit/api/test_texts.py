@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from knfleet.api.conditions import READY, Condition, mark_false
 from knfleet.api.standard import StandardCondition, put
 from knfleet.api.texts import bounded
-from knfleet.kube.answers import Answer, as_error
+from knfleet.kube.client.responses import Answer, as_error
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 LONG = "é" * 40_000

@@ -9,7 +9,7 @@ import pytest
 from knfleet.api.meta import Object
 from knfleet.fleet.invitations import ca_hash, info_objects
 from knfleet.fleet.reaching import NotReached, Wanted, bootstrap_kubeconfig, find
-from knfleet.kube import tls
+from knfleet.kube.auth import tls
 from knfleet.kube.endpoint import Endpoint
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Asked, Server, answer, server_context

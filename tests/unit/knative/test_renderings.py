@@ -10,8 +10,8 @@ from knfleet.api.knative import KnativeServing
 from knfleet.api.meta import ClusterName
 from knfleet.api.schema import decode
 from knfleet.knative.rendering import Renderer, Rendering
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.render.pipeline import Need
 from testbed.waiting import until

@@ -8,8 +8,8 @@ from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object
 from knfleet.knative.rights import namespace_rules
 from knfleet.knative.shares import Shares
-from knfleet.kube.client import Client
-from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.auth.credentials import StaticCredential
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
 from knfleet.runtime.membership import Membership, MembershipOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.kube.credentials import (
+from knfleet.kube.auth.credentials import (
     Both,
     CertificatePair,
     Credential,

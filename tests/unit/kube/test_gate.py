@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.kube.client import Options
+from knfleet.kube.client.options import Use
+from knfleet.kube.client.verbs import Options
 from knfleet.kube.errors import KubeError
-from knfleet.kube.options import Use
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.clients import client_for
 from testbed.waiting import until

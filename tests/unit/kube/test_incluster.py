@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.meta import HUB
-from knfleet.kube.credentials import TokenFile
+from knfleet.kube.auth.credentials import TokenFile
+from knfleet.kube.auth.in_cluster import default_connection, in_cluster
 from knfleet.kube.errors import ConfigError
-from knfleet.kube.incluster import default_connection, in_cluster
 from testbed.fakes.certificates import Authority
 
 CA = Authority().pem

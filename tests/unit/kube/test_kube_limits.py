@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.cli.operator import connect
+from knfleet.kube.client.rate_limit import Rate
 from knfleet.kube.errors import ConfigError, ServerError, Unanswered
-from knfleet.kube.rate import Rate
 from knfleet.kube.yaml import dump_all
 from testbed.fakes.clients import QUICK, client_for
 from testbed.fakes.server import Server, answer, status

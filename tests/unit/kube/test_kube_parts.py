@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
-from knfleet.kube.answers import Answer, as_page, excerpt
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
+from knfleet.kube.auth.tls import tls_context
+from knfleet.kube.cache.store import Store
+from knfleet.kube.cache.watch import Lines, TooLong
+from knfleet.kube.client.proxy import proxy_for
+from knfleet.kube.client.responses import Answer, as_page, excerpt
+from knfleet.kube.client.retry import backoff, retry_after
+from knfleet.kube.client.slots import Slots
 from knfleet.kube.endpoint import Endpoint
-from knfleet.kube.proxy import proxy_for
-from knfleet.kube.retry import backoff, retry_after
-from knfleet.kube.slots import Slots
-from knfleet.kube.store import Store
-from knfleet.kube.tls import tls_context
-from knfleet.kube.watch import Lines, TooLong
 from testbed.fakes.certificates import Authority
 
 

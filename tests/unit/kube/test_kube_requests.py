@@ -15,8 +15,8 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Key
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
     AlreadyExists,

@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client, Options, WatchEvent
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client, Options, WatchEvent
 from knfleet.kube.errors import (
     BadAnswer,
     Expired,
@@ -23,7 +24,6 @@ from knfleet.kube.errors import (
     ServerError,
     Unanswered,
 )
-from knfleet.kube.informer import Change, Informer, without_managed_fields
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.clients import QUICK, Heard, Tokens, client_for
 from testbed.fakes.cluster import Cluster

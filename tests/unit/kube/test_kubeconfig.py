@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knfleet.kube import kubeconfig
-from knfleet.kube.credentials import (
+from knfleet.kube.auth import kubeconfig
+from knfleet.kube.auth.credentials import (
     Both,
     CertificatePair,
     Credential,
     StaticCredential,
     TokenFile,
 )
+from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
+from knfleet.kube.auth.kubeconfig import Kubeconfig, connect, merge, parse
+from knfleet.kube.auth.kubeconfig_entries import Origin
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ConfigError
-from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
-from knfleet.kube.kubeconfig import Kubeconfig, connect, merge, parse
-from knfleet.kube.kubeconfig_entries import Origin
 from knfleet.kube.yaml import dump_all
 from testbed.fakes.certificates import Authority
 

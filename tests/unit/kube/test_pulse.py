@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
+from knfleet.kube.client.probe import ANSWER_LIMIT_BYTES, Answered, Line, Pulse
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import Unanswered
-from knfleet.kube.pulse import ANSWER_LIMIT_BYTES, Answered, Line, Pulse
 from testbed.fakes.clients import SECRET, Certificates, Heard, client_for
 from testbed.fakes.server import Behaviour, Server, answer, drop, silence, status, stream
 

@@ -8,10 +8,10 @@ import ssl
 import uvloop
 
 from knfleet.api.core import CONFIG_MAPS
-from knfleet.kube.client import Client, Options
+from knfleet.kube.client.sockets import Address, Sockets
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import KubeError
-from knfleet.kube.sockets import Address, Sockets
 from testbed.fakes.certificates import Authority
 from testbed.fakes.clients import client_for
 from testbed.fakes.server import Server, answer, server_context

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from testbed.fakes.clients import client_for
 from testbed.fakes.fleet import Fleet, a_fleet

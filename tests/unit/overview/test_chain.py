@@ -28,7 +28,7 @@ from knfleet.apply.changes import Denial, Failure, Why
 from knfleet.apply.refs import Ref
 from knfleet.knative.messages import failure_text
 from knfleet.knative.status import Statement
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from knfleet.overview.chain import Chain, chain_of, opened
 from knfleet.overview.reading import cluster_row

@@ -10,7 +10,7 @@ from knfleet.api.conditions import READY
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.cli.status import View
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Refused
 from knfleet.kube.yaml import load_all

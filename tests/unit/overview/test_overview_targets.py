@@ -11,7 +11,7 @@ from knfleet.api.core import NAMESPACES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.knative.kinds import TARGET_UID
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.overview.targets import (
     CONTEXT_VARIABLE,
     PROVIDER_FILE_VARIABLE,

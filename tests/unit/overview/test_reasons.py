@@ -57,7 +57,7 @@ def written() -> set[str]:
     paths = [
         path
         for room in WRITERS
-        for path in ([SOURCES / room] if room.endswith(".py") else (SOURCES / room).glob("*.py"))
+        for path in ([SOURCES / room] if room.endswith(".py") else (SOURCES / room).rglob("*.py"))
     ]
     found = {word for path in paths for word in words_of(path)} - set(OTHER_WORDS.split())
     # Taken over from a cluster whose agent gave no reason: the name of the condition's type.

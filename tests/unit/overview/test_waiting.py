@@ -11,7 +11,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.cli.output import PlainProgress
 from knfleet.cli.wait import Waiter
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.overview.reading import HubObjects
 from knfleet.overview.waiting import Goal, Waiting, waiting
 from testbed.fakes.fleet import Fleet

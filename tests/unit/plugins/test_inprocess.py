@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
+from knfleet.kube.auth.exec_process import run
 from knfleet.kube.errors import CredentialError
-from knfleet.kube.execplugin import ClusterInfo, ExecPlugin
-from knfleet.kube.process import run
 from knfleet.plugins.hub import Hub
 from knfleet.plugins.inprocess import KeptHub, OwnPlugins, own_plugin
 from testbed.fakes.certificates import Authority

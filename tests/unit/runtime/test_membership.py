@@ -8,7 +8,7 @@ import pytest
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.runtime.membership import LostMembership, Membership, MembershipOptions
 from knfleet.runtime.sharing import view_of
 from testbed.fakes.apiserver import ApiServers

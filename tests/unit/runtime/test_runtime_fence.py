@@ -7,8 +7,8 @@ import pytest
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object
-from knfleet.kube.client import Client, Options
-from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.auth.credentials import StaticCredential
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership, Timing
 from testbed.fakes.certificates import Authority

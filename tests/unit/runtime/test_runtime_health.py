@@ -8,7 +8,7 @@ import aiohttp
 
 from knfleet.api.core import PODS
 from knfleet.api.meta import HUB, ClusterName, Key, Request
-from knfleet.kube.options import Observer
+from knfleet.kube.client.options import Observer
 from knfleet.runtime.binding import Bind, bind_host
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.health import Health

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import HUB, Object, Resource
-from knfleet.kube.credentials import StaticCredential
+from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.web.settings import WebSettings
 from knfleet.web.sight import KINDS

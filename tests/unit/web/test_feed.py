@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.kube.client import Client
-from knfleet.kube.informer import Informer
+from knfleet.kube.cache.informer import Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.web.feed import LATEST_SECONDS, SOONEST_SECONDS, Feed
 from knfleet.web.sight import EVERYTHING, KINDS, Sight
 from testbed.fakes.clients import client_for

@@ -14,8 +14,8 @@ from knfleet.api.core import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev.node.manifests import rows, table
 from knfleet.dev.node.work import Work
-from knfleet.kube.client import Client
-from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 
 AT_ONCE = 4
 

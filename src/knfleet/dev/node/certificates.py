@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from knfleet.api.meta import Key
-from knfleet.kube.tls import readable
+from knfleet.kube.auth.tls import readable
 
 if TYPE_CHECKING:
     from cryptography import x509

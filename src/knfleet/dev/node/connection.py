@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName
-from knfleet.kube.credentials import Credential, StaticCredential
+from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 
 

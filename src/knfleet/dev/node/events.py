@@ -8,7 +8,7 @@ import structlog
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Object
 from knfleet.dev.node.manifests import timestamp, uid_of
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
 log = structlog.get_logger()

@@ -21,9 +21,9 @@ from knfleet.dev.node.pods import Pods
 from knfleet.dev.node.probes import Prober
 from knfleet.dev.node.realpods import Host
 from knfleet.dev.node.services import Kubelet, Network, Nobody, PodPort
-from knfleet.kube.client import Client, Options
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.informer import Change, Informer, without_managed_fields
 
 MANAGER = "knfleet-dev-node"
 

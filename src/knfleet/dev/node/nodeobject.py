@@ -11,9 +11,9 @@ from knfleet.api.core import LEASES, NODES
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.addresses import KUBELET_PORT, NODE_ADDRESS
 from knfleet.dev.node.manifests import rows, table, timestamp
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.kube.informer import Change, Informer, without_managed_fields
 
 RENEW_SECONDS = 10.0
 LEASE_SECONDS = 40

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
-from knfleet.kube.podroot import POD_ROOT
+from knfleet.kube.auth.pod_path import POD_ROOT
 
 TOLERANCE_SECONDS = 2.0
 """How far two readings of one start time may differ."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.manifests import annotations_of, controller_of, uid_of
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.kube.informer import Change, Informer
 
 PREFIX = "dev.knfleet.dev/"
 KINDS = {each.kind: each for each in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS)}

@@ -38,9 +38,9 @@ from knfleet.dev.node.simulated import broken, completed, seconds_left, simulate
 from knfleet.dev.node.status import PodReport, differs, pod_status
 from knfleet.dev.node.tokens import Tokens
 from knfleet.dev.node.work import Work
-from knfleet.kube.client import Client
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.kube.informer import Change, Informer, without_managed_fields
 
 AT_ONCE = 24
 FAILED_SECONDS = 5.0

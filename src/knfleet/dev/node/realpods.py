@@ -39,7 +39,7 @@ from knfleet.dev.node.simulated import container_status
 from knfleet.dev.node.status import PodReport, waiting
 from knfleet.dev.node.tokens import Tokens
 from knfleet.dev.node.volumes import Sources, Unsupported, contents, publish
-from knfleet.kube.podroot import POD_ROOT
+from knfleet.kube.auth.pod_path import POD_ROOT
 
 BIND_ADDRESS = "KNFLEET_BIND_ADDRESS"
 """The environment variable that names the address to listen on."""

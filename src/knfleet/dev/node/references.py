@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from knfleet.api.core import CONFIG_MAPS, SECRETS
 from knfleet.api.meta import Key
 from knfleet.dev.node.manifests import table
-from knfleet.kube.client import Client
-from knfleet.kube.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 
 
 class NamespaceStore:

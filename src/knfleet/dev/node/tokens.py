@@ -10,7 +10,7 @@ from knfleet.api.meta import Object
 from knfleet.dev.node.environment import NotYet
 from knfleet.dev.node.manifests import moment, uid_of
 from knfleet.dev.node.volumes import TokenAsk, token_asks
-from knfleet.kube.client import Client
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
 USED_PART = 0.8

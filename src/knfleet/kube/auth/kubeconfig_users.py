@@ -8,7 +8,7 @@ refused with the name of the field and what to use instead.
 import os
 from pathlib import Path
 
-from knfleet.kube.credentials import (
+from knfleet.kube.auth.credentials import (
     Both,
     CertificatePair,
     Credential,
@@ -17,9 +17,9 @@ from knfleet.kube.credentials import (
     TokenFile,
     is_token,
 )
+from knfleet.kube.auth.exec_plugin import API_VERSIONS, ClusterInfo, ExecPlugin, unsupported
+from knfleet.kube.auth.kubeconfig_entries import Cluster, ExecBody, User
 from knfleet.kube.endpoint import Endpoint
-from knfleet.kube.execplugin import API_VERSIONS, ClusterInfo, ExecPlugin, unsupported
-from knfleet.kube.kubeconfig_entries import Cluster, ExecBody, User
 
 REFUSED = {
     "username": "passwords are not supported, API servers do not take them; use a token",

@@ -16,9 +16,7 @@ from msgspec import Struct, field
 
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube import yaml
-from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import ConfigError
-from knfleet.kube.kubeconfig_entries import (
+from knfleet.kube.auth.kubeconfig_entries import (
     Cluster,
     ClusterBody,
     Context,
@@ -28,7 +26,9 @@ from knfleet.kube.kubeconfig_entries import (
     User,
     UserBody,
 )
-from knfleet.kube.kubeconfig_users import credentials_of
+from knfleet.kube.auth.kubeconfig_users import credentials_of
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import ConfigError
 
 Body = TypeVar("Body", ClusterBody, UserBody, ContextBody)
 Found = TypeVar("Found", bound=Entry)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from knfleet.kube.certificates import check_key_pair
+from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.errors import CredentialError, KubeError
 
 SKEW = timedelta(seconds=30)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from knfleet.kube.sockets import Sockets
+from knfleet.kube.client.sockets import Sockets
 
 KEEP_ALIVE_SECONDS = 30
 

@@ -20,12 +20,12 @@ from msgspec import Meta, Struct
 
 from knfleet.api.meta import Object
 from knfleet.kube import yaml
-from knfleet.kube.certificates import check_key_pair
-from knfleet.kube.credentials import Credential, is_token
+from knfleet.kube.auth.credentials import Credential, is_token
+from knfleet.kube.auth.exec_process import OUTPUT_LIMIT, Ending, Finished, Run, one_line, run
+from knfleet.kube.auth.pod_path import pod_path
+from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import CredentialError
-from knfleet.kube.podroot import pod_path
-from knfleet.kube.process import OUTPUT_LIMIT, Ending, Finished, Run, one_line, run
 
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")

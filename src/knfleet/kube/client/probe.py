@@ -16,12 +16,12 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from msgspec import Struct
 from yarl import URL
 
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
+from knfleet.kube.auth.tls import tls_context
+from knfleet.kube.client.retry import GET
+from knfleet.kube.client.sockets import Sockets
+from knfleet.kube.client.transport import Call, Transport, with_token
 from knfleet.kube.errors import KubeError, Unanswered
-from knfleet.kube.retry import GET
-from knfleet.kube.sockets import Sockets
-from knfleet.kube.tls import tls_context
-from knfleet.kube.transport import Call, Transport, with_token
 
 ANSWER_LIMIT_BYTES = 64 * 1024
 """Of one answer, head and sizes of chunks included."""

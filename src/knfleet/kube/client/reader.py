@@ -12,15 +12,15 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource
-from knfleet.kube import retry
-from knfleet.kube.answers import Listing, Page, as_object, as_page, encode
+from knfleet.kube.cache.watch import WatchEvent, open_watch
+from knfleet.kube.client import retry
+from knfleet.kube.client.options import Options
+from knfleet.kube.client.responses import Listing, Page, as_object, as_page, encode
+from knfleet.kube.client.retry import Verb
+from knfleet.kube.client.transport import Call, Transport
 from knfleet.kube.discovery import Discovery
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import BadAnswer, Expired, Unanswered
-from knfleet.kube.options import Options
-from knfleet.kube.retry import Verb
-from knfleet.kube.transport import Call, Transport
-from knfleet.kube.watch import WatchEvent, open_watch
 
 JSON = {"Accept": "application/json"}
 METADATA_LIST = {

@@ -8,9 +8,9 @@ from msgspec import Raw, Struct, field
 
 from knfleet.api.meta import Object, Resource
 from knfleet.api.texts import bounded
-from knfleet.kube.budget import weight
+from knfleet.kube.client.memory_budget import weight
+from knfleet.kube.client.retry import retry_after
 from knfleet.kube.errors import ApiError, BadAnswer, KubeError, error_type
-from knfleet.kube.retry import retry_after
 
 encode = msgspec.json.Encoder().encode
 

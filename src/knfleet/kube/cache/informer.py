@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client import Client, Selection
+from knfleet.kube.cache.store import Change, Index, Store
+from knfleet.kube.cache.watch import WatchEvent
+from knfleet.kube.client.retry import backoff
+from knfleet.kube.client.verbs import Client, Selection
 from knfleet.kube.errors import BadAnswer, BadRequest, Expired, Invalid, KubeError, Unanswered
-from knfleet.kube.retry import backoff
-from knfleet.kube.store import Change, Index, Store
-from knfleet.kube.watch import WatchEvent
 
 __all__ = ["Change", "Informer", "as_is", "without_managed_fields"]
 

@@ -9,11 +9,11 @@ connection's own; a list or watch without one is about all namespaces.
 from collections.abc import Sequence
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube import retry
-from knfleet.kube.answers import Listing, name_kind
-from knfleet.kube.options import Observer, Options
-from knfleet.kube.reader import Reader, Selection, query_string
-from knfleet.kube.watch import WatchEvent
+from knfleet.kube.cache.watch import WatchEvent
+from knfleet.kube.client import retry
+from knfleet.kube.client.options import Observer, Options
+from knfleet.kube.client.reader import Reader, Selection, query_string
+from knfleet.kube.client.responses import Listing, name_kind
 
 __all__ = ["Client", "Listing", "Observer", "Options", "Selection", "WatchEvent"]
 

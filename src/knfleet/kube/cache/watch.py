@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource
-from knfleet.kube.answers import excerpt, name_kind, read_status, status_error
-from knfleet.kube.budget import weight
+from knfleet.kube.client.memory_budget import weight
+from knfleet.kube.client.responses import excerpt, name_kind, read_status, status_error
+from knfleet.kube.client.transport import Call, Transport
 from knfleet.kube.errors import BadAnswer, Interrupted
-from knfleet.kube.transport import Call, Transport
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

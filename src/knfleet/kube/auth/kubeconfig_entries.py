@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct, field
 
-from knfleet.kube.certificates import authorities
+from knfleet.kube.auth.x509 import authorities
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import ConfigError
 

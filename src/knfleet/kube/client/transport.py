@@ -16,9 +16,17 @@ from aiohttp import hdrs
 from msgspec import Struct
 from yarl import URL
 
-from knfleet.kube.answers import Answer, as_error
-from knfleet.kube.budget import Budget, weight
-from knfleet.kube.credentials import Credential, Login
+from knfleet.kube.auth.credentials import Credential, Login
+from knfleet.kube.auth.tls import tls_context
+from knfleet.kube.client.connection_pool import Pool, abort
+from knfleet.kube.client.memory_budget import Budget, weight
+from knfleet.kube.client.network_errors import Lost, authority, network_error
+from knfleet.kube.client.options import Options, Use
+from knfleet.kube.client.proxy import proxy_for
+from knfleet.kube.client.rate_limit import Rate
+from knfleet.kube.client.responses import Answer, as_error
+from knfleet.kube.client.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
+from knfleet.kube.client.slots import Slots
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
     ApiError,
@@ -28,14 +36,6 @@ from knfleet.kube.errors import (
     TooMuch,
     Unanswered,
 )
-from knfleet.kube.failures import Lost, authority, network_error
-from knfleet.kube.options import Options, Use
-from knfleet.kube.pool import Pool, abort
-from knfleet.kube.proxy import proxy_for
-from knfleet.kube.rate import Rate
-from knfleet.kube.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
-from knfleet.kube.slots import Slots
-from knfleet.kube.tls import tls_context
 
 LARGE_BODY_BYTES = 512 * 1024
 BURST_SECONDS = 4

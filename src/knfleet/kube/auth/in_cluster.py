@@ -12,12 +12,12 @@ from pathlib import Path
 from msgspec import structs
 
 from knfleet.api.meta import HUB
-from knfleet.kube import kubeconfig
-from knfleet.kube.certificates import authorities
-from knfleet.kube.credentials import TokenFile
+from knfleet.kube.auth import kubeconfig
+from knfleet.kube.auth.credentials import TokenFile
+from knfleet.kube.auth.pod_path import service_account
+from knfleet.kube.auth.x509 import authorities
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ConfigError
-from knfleet.kube.podroot import service_account
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 

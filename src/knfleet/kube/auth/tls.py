@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from knfleet.kube.credentials import Credential
+from knfleet.kube.auth.credentials import Credential
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import ConfigError, CredentialError
 

@@ -1,0 +1,1 @@
+"""How to reach a cluster and authenticate: kubeconfigs, tokens, plugins, TLS."""

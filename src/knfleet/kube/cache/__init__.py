@@ -1,0 +1,1 @@
+"""Collections in memory that watches keep current; `informer.Informer` is the interface."""

@@ -1,0 +1,1 @@
+"""Requests to one API server; `verbs.Client` is what other packages use."""
