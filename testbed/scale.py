@@ -22,7 +22,7 @@ from knfleet.apply.parts import items, part
 from knfleet.dev.folder import write_private
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, Options
-from knfleet.runtime.sharing import MEMBER, View, view_of
+from knfleet.runtime.shards.rules import MEMBER, View, view_of
 from testbed.clusters import Lent
 from testbed.fakes.farm import Farm, Place, a_farm
 from testbed.operators import Hub, Operator

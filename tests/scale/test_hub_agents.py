@@ -30,7 +30,7 @@ from knfleet.fleet.views import CSRS
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.runtime.election import microtime
+from knfleet.runtime.leader.lease_rules import microtime
 from testbed import small_release
 from testbed.clusters import Lent
 from tests.support import hubs

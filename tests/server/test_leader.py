@@ -24,8 +24,8 @@ from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import NotFound
-from knfleet.runtime.election import Timing
-from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
+from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership
+from knfleet.runtime.leader.lease_rules import Timing
 from testbed.clusters import Lent, Pool
 from testbed.fakes.proxies import Wire
 from testbed.waiting import until

@@ -7,7 +7,7 @@ from knfleet.api.meta import Object
 from knfleet.knative.operator import Operator
 from knfleet.knative.settings import Settings
 from knfleet.kube.endpoint import Connection
-from knfleet.runtime.leader import Leader, LostLeadership
+from knfleet.runtime.leader.leader import Leader, LostLeadership
 from knfleet.runtime.manager import Manager
 from testbed.waiting import until
 

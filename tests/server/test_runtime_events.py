@@ -9,7 +9,7 @@ from knfleet.api.core import CONFIG_MAPS, EVENTS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key, Object
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.runtime.events import EventOptions, Events
+from knfleet.runtime.events.recorder import EventOptions, Events
 from testbed.fakes.proxies import Wire
 
 

@@ -18,8 +18,8 @@ from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime import logs
-from knfleet.runtime.election import Timing
-from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
+from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership
+from knfleet.runtime.leader.lease_rules import Timing
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.process import run_process
 

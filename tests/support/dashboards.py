@@ -18,7 +18,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.releases import Releases
-from knfleet.runtime import kinds
+from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
 from knfleet.web.feed import Feed
 from knfleet.web.looking import Sources
@@ -205,7 +205,7 @@ class RealHub:
         """Install the definitions, and write a fleet."""
         for manifest in [*definitions(), *hub_definitions()]:
             await self.client.apply(CRDS, manifest)
-        await kinds.wait_for(self.client, KINDS)
+        await served_kinds.wait_for(self.client, KINDS)
         for name in ("knative-serving", "knative-eventing", PLACE):
             await self.client.apply(
                 NAMESPACES,

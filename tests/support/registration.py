@@ -32,7 +32,7 @@ from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Conflict
-from knfleet.runtime.election import microtime
+from knfleet.runtime.leader.lease_rules import microtime
 from testbed.waiting import until
 
 USAGES = ["digital signature", "key encipherment", "client auth"]

@@ -13,8 +13,8 @@ from knfleet.agent.settings import Settings
 from knfleet.api.meta import ClusterName
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.runtime.binding import Bind
-from knfleet.runtime.liveness import Liveness
+from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.liveness import Liveness
 from knfleet.runtime.manager import Manager
 
 FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")

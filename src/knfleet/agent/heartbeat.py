@@ -14,7 +14,7 @@ from knfleet.api.meta import Object, Request
 from knfleet.apply.parts import part
 from knfleet.kube.errors import Conflict
 from knfleet.runtime.controller import Again
-from knfleet.runtime.election import microtime
+from knfleet.runtime.leader.lease_rules import microtime
 
 CONFLICT_SECONDS = 0.1
 JITTER = 0.2

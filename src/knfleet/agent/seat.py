@@ -14,7 +14,7 @@ from knfleet.kube.auth.credentials import REREAD, Credential
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
-from knfleet.runtime.events import Events
+from knfleet.runtime.events.recorder import Events
 
 FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")
 

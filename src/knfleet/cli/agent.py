@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from knfleet.agent.assembly import Surroundings
     from knfleet.agent.settings import Settings
     from knfleet.kube.endpoint import Connection, Endpoint
-    from knfleet.runtime.binding import Bind
+    from knfleet.runtime.http.listen_address import Bind
 
 TAKEN = (
     "kube-api-qps",
@@ -133,7 +133,7 @@ def connection(path: Path | None) -> "Connection":
 
 def bind(listen: str) -> "Bind | None":
     """Where to listen, if anywhere."""
-    from knfleet.runtime.binding import Bind, bind_host
+    from knfleet.runtime.http.listen_address import Bind, bind_host
 
     if not listen:
         return None

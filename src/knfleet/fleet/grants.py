@@ -17,7 +17,7 @@ from knfleet.api.cluster import (
     cluster_groups,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.runtime.election import microtime
+from knfleet.runtime.leader.lease_rules import microtime
 
 ROLE = "open-cluster-management:managedcluster"
 SHARED = "knfleet:managedcluster"

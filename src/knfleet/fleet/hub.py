@@ -13,7 +13,7 @@ from knfleet.knative.operator import Once, Operator
 from knfleet.knative.settings import Settings
 from knfleet.kube.endpoint import Connection
 from knfleet.release.releases import Releases
-from knfleet.runtime import kinds
+from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
 
 
@@ -45,7 +45,9 @@ class Hub:
         if self.operator.settings.install_crds:
             for manifest in hub_definitions():
                 await client.apply(CRDS, manifest)
-        await kinds.wait_for(client, [PROFILES, *(each.resource for each in HUB_DEFINITIONS)])
+        await served_kinds.wait_for(
+            client, [PROFILES, *(each.resource for each in HUB_DEFINITIONS)]
+        )
         self.fleet = join(
             self.operator.manager,
             self.operator.leading_writer,

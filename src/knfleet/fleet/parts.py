@@ -15,7 +15,7 @@ from knfleet.fleet.installation import Installation
 from knfleet.fleet.views import Views
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.runtime.events import Events
+from knfleet.runtime.events.recorder import Events
 
 Now = Callable[[], datetime]
 

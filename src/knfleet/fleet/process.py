@@ -26,7 +26,7 @@ from knfleet.kube.cache.informer import Change
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
-from knfleet.runtime.events import EventOptions, Events
+from knfleet.runtime.events.recorder import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, Slots

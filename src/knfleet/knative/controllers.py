@@ -31,7 +31,7 @@ from knfleet.knative.tombstones import Tombstones
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
-from knfleet.runtime.events import EventOptions, Events
+from knfleet.runtime.events.recorder import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, Slots

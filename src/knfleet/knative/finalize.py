@@ -23,7 +23,7 @@ from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases
 from knfleet.render.errors import RenderError
 from knfleet.render.pipeline import Facts, render
-from knfleet.runtime.events import Events
+from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 
 ATTEMPTS = 5

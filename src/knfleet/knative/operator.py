@@ -41,15 +41,15 @@ from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.release.releases import Releases
-from knfleet.runtime import kinds, logs
-from knfleet.runtime.binding import Bind, bind_host
-from knfleet.runtime.health import Health, answer
-from knfleet.runtime.leader import Leader, LeaderOptions
+from knfleet.runtime import logs, served_kinds
+from knfleet.runtime.http.health import Health, answer
+from knfleet.runtime.http.listen_address import Bind, bind_host
+from knfleet.runtime.leader.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
-from knfleet.runtime.membership import Membership
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Slots
+from knfleet.runtime.shards.membership import Membership
 from knfleet.runtime.turns import Turns
 
 HUB_SECONDS = 3.0
@@ -200,7 +200,7 @@ class Operator:
         if self.settings.install_crds:
             for manifest in definitions():
                 await self.client.apply(CRDS, manifest)
-        await kinds.wait_for(self.client, (SERVINGS, EVENTINGS))
+        await served_kinds.wait_for(self.client, (SERVINGS, EVENTINGS))
         self.has_crds = True
         spokes = self.connect_spokes()
         hub_uid = await self.hub_uid()

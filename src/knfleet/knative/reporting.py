@@ -22,7 +22,7 @@ from knfleet.knative.rendering import Rendering
 from knfleet.knative.status import Statement, is_progress, patch_of, same
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.runtime.events import Events
+from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.kube import versions
-from knfleet.runtime.election import Timing
+from knfleet.runtime.leader.lease_rules import Timing
 
 MINIMUM_KUBERNETES = versions.MINIMUM
 LOGGER = "knative-operator"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from knfleet.access.spokes import Spokes
-from knfleet.runtime.leader import Leader
-from knfleet.runtime.membership import Holder, Membership
+from knfleet.runtime.leader.leader import Leader
 from knfleet.runtime.metrics import Metrics
+from knfleet.runtime.shards.membership import Holder, Membership
 
 READS = 2
 """After so many more reads one that had joined is known; the first may be under way by now."""

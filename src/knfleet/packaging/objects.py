@@ -15,7 +15,7 @@ from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.knative import rights
 from knfleet.knative.settings import HEALTH_PORT, METRICS_PORT
 from knfleet.packaging.install import Install, mount_path
-from knfleet.runtime.election import Timing
+from knfleet.runtime.leader.lease_rules import Timing
 
 NAME = "knative-operator"
 PROVIDERS = "clusterprofile-provider-file"

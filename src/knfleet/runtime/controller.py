@@ -15,7 +15,7 @@ from msgspec import Struct
 from knfleet.api.meta import ClusterName, Request
 from knfleet.kube.errors import KubeError
 from knfleet.runtime import logs
-from knfleet.runtime.election import LostLeadership
+from knfleet.runtime.leader.lease_rules import LostLeadership
 from knfleet.runtime.logs import log
 from knfleet.runtime.queue import QueueOptions, WorkQueue
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Protocol, runtime_checkable
 
-from knfleet.runtime.leader import Leader, own_identity
+from knfleet.runtime.leader.leader import Leader, own_identity
 from knfleet.runtime.logs import log
 
 GRACE_SECONDS = 10.0

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from knfleet.runtime.leader import LostLeadership
+from knfleet.runtime.leader.leader import LostLeadership
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import GRACE_SECONDS, Build, ComponentFailed, Manager
 

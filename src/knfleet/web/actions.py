@@ -15,7 +15,7 @@ from knfleet.apply.parts import part
 from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, KubeError
-from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Series, event_name
+from knfleet.runtime.events.series import EventLog, Happening, Regarding, Series, event_name
 from knfleet.runtime.logs import log
 from knfleet.web.versions import next_steps
 

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
-from knfleet.runtime.admission import Limits
-from knfleet.runtime.listener import Listener
+from knfleet.runtime.http.connection_limits import Limits
+from knfleet.runtime.http.listener import Listener
 from knfleet.runtime.logs import log
 from knfleet.web import drawing, guard
 from knfleet.web.forms import Desk

@@ -12,7 +12,7 @@ from knfleet.fleet.applying import apply_all
 from knfleet.fleet.profile_use import PROFILE_USE
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
-from knfleet.runtime import kinds
+from knfleet.runtime import served_kinds
 from testbed.clusters import Lent
 from testbed.waiting import until
 from tests.support.dashboards import RealHub
@@ -48,7 +48,7 @@ async def prepared(lent: Lent) -> AsyncIterator[RealHub]:
     async with Client(lent.connection) as client:
         for manifest in definitions():
             await client.apply(CRDS, manifest)
-        await kinds.wait_for(client, (SERVINGS, EVENTINGS))
+        await served_kinds.wait_for(client, (SERVINGS, EVENTINGS))
         for name in ("team-a", "fleet-system"):
             manifest: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await client.apply(NAMESPACES, manifest)

@@ -27,7 +27,7 @@ from knfleet.fleet.health import (
     silent_in,
     taints,
 )
-from knfleet.runtime.election import microtime
+from knfleet.runtime.leader.lease_rules import microtime
 from tests.unit.fleet.samples import NOW, cluster, said
 
 HOUR = timedelta(hours=1)

@@ -13,7 +13,7 @@ from knfleet.knative.settings import (
     timing,
     wants_metrics,
 )
-from knfleet.runtime.election import Timing
+from knfleet.runtime.leader.lease_rules import Timing
 
 
 def test_the_environment_is_the_knative_operators() -> None:

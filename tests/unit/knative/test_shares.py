@@ -11,9 +11,9 @@ from knfleet.knative.shares import Shares
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership
-from knfleet.runtime.membership import Membership, MembershipOptions
-from knfleet.runtime.sharing import VIEW
+from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership
+from knfleet.runtime.shards.membership import Membership, MembershipOptions
+from knfleet.runtime.shards.rules import VIEW
 from tests.unit.runtime.clocks import HandClock
 
 SPOKE = "fleet/spoke"

@@ -9,8 +9,8 @@ import pytest
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key
 from knfleet.kube.client.verbs import Client
-from knfleet.runtime.membership import LostMembership, Membership, MembershipOptions
-from knfleet.runtime.sharing import view_of
+from knfleet.runtime.shards.membership import LostMembership, Membership, MembershipOptions
+from knfleet.runtime.shards.rules import view_of
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.clients import client_for
 from testbed.fakes.cluster import Cluster

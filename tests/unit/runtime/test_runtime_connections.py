@@ -9,11 +9,11 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from knfleet.runtime.admission import Admission, Guest, Limits
-from knfleet.runtime.binding import Bind
-from knfleet.runtime.health import Health
-from knfleet.runtime.listener import Listener
-from knfleet.runtime.liveness import Liveness
+from knfleet.runtime.http.connection_limits import Admission, Guest, Limits
+from knfleet.runtime.http.health import Health
+from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.listener import Listener
+from knfleet.runtime.http.liveness import Liveness
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import server_context
 from testbed.fakes.sockets import free_port

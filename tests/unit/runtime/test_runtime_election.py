@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from knfleet.api.meta import Key, Object
-from knfleet.runtime.election import Candidate, Timing
+from knfleet.runtime.leader.lease_rules import Candidate, Timing
 
 TIMING = Timing()
 WALL = datetime(2026, 11, 15, 12, 0, 0, 7, UTC)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Key, Object
-from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Write, event_name
+from knfleet.runtime.events.series import EventLog, Happening, Regarding, Write, event_name
 
 WALL = datetime(2026, 11, 15, 12, 0, 0, 5, UTC)
 

@@ -10,7 +10,7 @@ from knfleet.api.meta import HUB, Key, Object
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.runtime.leader import Leader, LeaderOptions, LostLeadership, Timing
+from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership, Timing
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Server, answer, server_context
 from testbed.fakes.ways import Way

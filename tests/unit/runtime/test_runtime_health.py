@@ -9,9 +9,9 @@ import aiohttp
 from knfleet.api.core import PODS
 from knfleet.api.meta import HUB, ClusterName, Key, Request
 from knfleet.kube.client.options import Observer
-from knfleet.runtime.binding import Bind, bind_host
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
-from knfleet.runtime.health import Health
+from knfleet.runtime.http.health import Health
+from knfleet.runtime.http.listen_address import Bind, bind_host
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import QueueOptions
 from testbed.fakes.sockets import free_port

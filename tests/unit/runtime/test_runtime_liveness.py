@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from knfleet.runtime.binding import Bind
-from knfleet.runtime.liveness import LONGEST_HEAD, Liveness, answer
+from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.liveness import LONGEST_HEAD, Liveness, answer
 from testbed.fakes.sockets import free_port
 
 

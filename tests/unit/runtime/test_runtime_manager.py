@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.runtime.leader import LostLeadership
+from knfleet.runtime.leader.leader import LostLeadership
 from knfleet.runtime.manager import CLEANING_SECONDS, ComponentFailed, Manager
 from knfleet.runtime.process import is_loss
 

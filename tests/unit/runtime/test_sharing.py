@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Object
-from knfleet.runtime.sharing import TIMING, VIEW, Party, View, owner
+from knfleet.runtime.shards.rules import TIMING, VIEW, Party, View, owner
 
 THINGS = [f"fleet/spoke{number}" for number in range(24)]
 MEMBERS = ("a", "b", "c", "d")

@@ -6,8 +6,8 @@
 import asyncio
 import contextlib
 
-from knfleet.runtime.admission import Admission, Limits
-from knfleet.runtime.binding import Bind
+from knfleet.runtime.http.connection_limits import Admission, Limits
+from knfleet.runtime.http.listen_address import Bind
 from knfleet.runtime.logs import log
 
 PATHS = ("/healthz", "/readyz")

@@ -26,7 +26,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.runtime.election import NEVER, Timing, record
+from knfleet.runtime.leader.lease_rules import NEVER, Timing, record
 
 MEMBER = "knfleet.dev/member"
 """The label of members' Leases: which work it is that they share."""

@@ -11,9 +11,9 @@ from functools import partial
 
 from aiohttp import web
 
-from knfleet.runtime.admission import Limits
-from knfleet.runtime.binding import Bind
-from knfleet.runtime.listener import Listener
+from knfleet.runtime.http.connection_limits import Limits
+from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.listener import Listener
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 

@@ -20,9 +20,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.election import NEVER, LostLeadership, Timing, microtime
+from knfleet.runtime.leader.lease_rules import NEVER, LostLeadership, Timing, microtime
 from knfleet.runtime.logs import log
-from knfleet.runtime.sharing import MEMBER, TIMING, VIEW, Party, View
+from knfleet.runtime.shards.rules import MEMBER, TIMING, VIEW, Party, View
 
 HURRY_SECONDS = 0.5
 SOON_SECONDS = 0.1

@@ -16,8 +16,8 @@ from knfleet.api.core import EVENTS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.runtime.election import LostLeadership
-from knfleet.runtime.eventlog import EventLog, Happening, Regarding, Write
+from knfleet.runtime.events.series import EventLog, Happening, Regarding, Write
+from knfleet.runtime.leader.lease_rules import LostLeadership
 from knfleet.runtime.logs import log
 
 WAITING = 1000

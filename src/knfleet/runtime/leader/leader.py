@@ -26,7 +26,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.election import Candidate, LostLeadership, Timing
+from knfleet.runtime.leader.lease_rules import Candidate, LostLeadership, Timing
 from knfleet.runtime.logs import log
 
 __all__ = ["Leader", "LeaderOptions", "LostLeadership", "Timing"]

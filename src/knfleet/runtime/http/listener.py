@@ -15,7 +15,7 @@ from typing import cast
 
 from aiohttp import web
 
-from knfleet.runtime.admission import Admission, Guest, Limits
+from knfleet.runtime.http.connection_limits import Admission, Guest, Limits
 from knfleet.runtime.logs import log
 
 BACKLOG = 128

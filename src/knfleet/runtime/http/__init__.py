@@ -1,0 +1,1 @@
+"""HTTP servers of a process: listener with limits, health and metrics."""

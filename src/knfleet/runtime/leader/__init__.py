@@ -1,0 +1,1 @@
+"""Leader election by Lease: rules, and the process that follows them."""

@@ -1,0 +1,1 @@
+"""Several processes that share work by Leases: rules, and membership."""
