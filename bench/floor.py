@@ -25,7 +25,7 @@ from knfleet.apply.desired import defined_kinds, kind_of
 from knfleet.apply.readiness import State, health
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import NotFound, ServerError
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.render.pipeline import Facts, render
 from testbed.clusters import Lent, Pool

@@ -9,7 +9,7 @@ import pytest
 
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
-from knfleet.release.sources import GoModule
+from knfleet.release.source.sources import GoModule
 from testbed.clusters import Lend, Lent, Pool
 
 

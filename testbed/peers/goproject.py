@@ -9,7 +9,7 @@ from knfleet.api.meta import Object
 from knfleet.dev.build import modules
 from knfleet.dev.progress import Progress
 from knfleet.kube.yaml import load_all
-from knfleet.release.sources import MODULE_FOLDER, GoModule
+from knfleet.release.source.sources import MODULE_FOLDER, GoModule
 from testbed.go_build import built, sums
 
 PACKAGE = "knative.dev/operator/cmd/operator"

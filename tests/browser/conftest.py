@@ -15,7 +15,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from knfleet.api.knative import SERVINGS
 from knfleet.kube.client.verbs import Client
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.web.settings import WebSettings
 from testbed import small_release

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from knfleet.release.sources import GoModule
+from knfleet.release.source.sources import GoModule
 from tests.chaos import converging, hands, report, scene
 from tests.chaos.centre import strike
 from tests.chaos.evidence import Span

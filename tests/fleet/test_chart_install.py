@@ -19,7 +19,7 @@ from knfleet.kube.errors import AlreadyExists, NotFound, ServerError
 from knfleet.kube.yaml import dump_all
 from knfleet.packaging.install import Install
 from knfleet.packaging.objects import everything
-from knfleet.release.sources import MODULE_FOLDER
+from knfleet.release.source.sources import MODULE_FOLDER
 from testbed.clusters import Lend, Lent
 from testbed.operators import HOME, Hub
 from testbed.waiting import until

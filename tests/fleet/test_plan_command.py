@@ -18,7 +18,7 @@ from knfleet.overview.plans import Act, Plans
 from knfleet.overview.saved import WorldMoved, write
 from knfleet.overview.subjects import by_name, with_version
 from knfleet.overview.targets import providers_for
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from testbed.operators import Hub, Operator
 from tests.support.commands import refused, type_in

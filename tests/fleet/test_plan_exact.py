@@ -26,7 +26,7 @@ from knfleet.overview.plans import Act, ObjectChange, Plan, ordered
 from knfleet.overview.prospects import KINDS, Subject
 from knfleet.overview.subjects import as_of
 from knfleet.overview.trials import CHOSEN
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from testbed.operators import HOME, Hub
 from testbed.waiting import until

@@ -12,11 +12,11 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Invalid, NotFound
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import ReleaseError
-from knfleet.release.migration import check_migration
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.release.sources import cache_folder
+from knfleet.release.source.sources import cache_folder
+from knfleet.release.upgrade_path import check_migration
 from knfleet.render.errors import RenderError
 from knfleet.render.ownership import Owner
 from knfleet.render.pipeline import Facts, Need, needs, render

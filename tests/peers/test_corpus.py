@@ -13,10 +13,10 @@ from msgspec import Struct
 from knfleet.api.knative import EventingSpec, ServingSpec
 from knfleet.api.meta import Object
 from knfleet.api.schema import Free
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import ReleaseError
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.release.sources import GoModule, cache_folder
+from knfleet.release.source.sources import GoModule, cache_folder
 from knfleet.render import pipeline
 from knfleet.render.drafts import draft, flatten
 from knfleet.render.ownership import Owner

@@ -9,10 +9,10 @@ from knfleet.api.crd import definitions
 from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
 from knfleet.api.schema import decode
 from knfleet.kube.yaml import load_all
-from knfleet.release.cache import ParsedCache
-from knfleet.release.pull import problems
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.release.sources import GoModule
+from knfleet.release.source.pull import problems
+from knfleet.release.source.sources import GoModule
 
 Schema = dict[str, Any]
 

@@ -11,7 +11,7 @@ from knfleet.apply.parts import part
 from knfleet.apply.refs import Ref
 from knfleet.dev.contents import contents
 from knfleet.kube.client.verbs import Client
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.render.pipeline import Facts, render
 

@@ -20,7 +20,7 @@ lock_option = click.option(
 
 def chosen_folder(directory: Path | None) -> Path:
     """The folder that the options name."""
-    from knfleet.release.sources import default_folder
+    from knfleet.release.source.sources import default_folder
 
     folder = directory or default_folder()
     if not folder.is_dir():
@@ -65,8 +65,8 @@ def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) 
     """
     import asyncio
 
-    from knfleet.release import pull as pulling
-    from knfleet.release.sources import bundle_folder, source
+    from knfleet.release.source import pull as pulling
+    from knfleet.release.source.sources import bundle_folder, source
 
     folder = target or bundle_folder()
     chosen = source(origin)
@@ -88,7 +88,7 @@ def list_command(directory: Path | None, output: str) -> None:
     """Show which versions there are."""
     import msgspec
 
-    from knfleet.release.pull import contents
+    from knfleet.release.source.pull import contents
 
     found = contents(chosen_folder(directory))
     if output == "json":
@@ -104,10 +104,10 @@ def list_command(directory: Path | None, output: str) -> None:
 @explained(ReleaseError)
 def verify(directory: Path | None, lock_file: Path | None) -> None:
     """Check that the files are complete, readable, and as they were locked."""
-    from knfleet.release.cache import ParsedCache
     from knfleet.release.lock import LOCK, bundle_files, read_lock
-    from knfleet.release.pull import problems
-    from knfleet.release.sources import cache_folder
+    from knfleet.release.parsed_cache import ParsedCache
+    from knfleet.release.source.pull import problems
+    from knfleet.release.source.sources import cache_folder
 
     folder = chosen_folder(directory)
     lock = read_lock(lock_file) if lock_file else None

@@ -125,9 +125,9 @@ def prepared(
     from msgspec.structs import replace
 
     from knfleet.knative.settings import from_environment, poll_seconds
-    from knfleet.release.cache import ParsedCache
+    from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
-    from knfleet.release.sources import cache_folder
+    from knfleet.release.source.sources import cache_folder
     from knfleet.runtime import logs
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
@@ -202,7 +202,7 @@ def release_folder(origin: str | None) -> Path:
     """The folder with release files."""
     import asyncio
 
-    from knfleet.release.sources import default_folder, source
+    from knfleet.release.source.sources import default_folder, source
 
     if origin:
         return asyncio.run(source(origin).fetch())

@@ -95,9 +95,9 @@ def planner_for(hub: "Client", folder: Path, providers: Any) -> "Planner":
 
     from knfleet.knative.rendering import Renderer
     from knfleet.overview.planning import Planner
-    from knfleet.release.cache import ParsedCache
+    from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
-    from knfleet.release.sources import cache_folder
+    from knfleet.release.source.sources import cache_folder
 
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
     renderer = Renderer(releases, os.environ.get("KUBERNETES_MIN_VERSION", ""))

@@ -74,10 +74,10 @@ def knatives(manifests: "list[Object]", name: str, version: str | None) -> "list
 
 async def render_all(resources: "list[Knative]", folder: Path) -> "list[Rendered]":
     """The objects of each custom resource."""
-    from knfleet.release.cache import ParsedCache
-    from knfleet.release.migration import check_migration
+    from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
-    from knfleet.release.sources import cache_folder
+    from knfleet.release.source.sources import cache_folder
+    from knfleet.release.upgrade_path import check_migration
     from knfleet.render.pipeline import Facts, render
 
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))

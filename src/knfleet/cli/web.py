@@ -101,9 +101,9 @@ def settings_of(options: dict[str, Any]) -> "WebSettings":
 def releases_of(origin: str | None) -> "Releases | None":
     """The release files, if there are any at hand."""
     from knfleet.cli.operator import release_folder
-    from knfleet.release.cache import ParsedCache
+    from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
-    from knfleet.release.sources import cache_folder
+    from knfleet.release.source.sources import cache_folder
 
     try:
         folder = release_folder(origin)

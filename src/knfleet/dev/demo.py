@@ -19,7 +19,7 @@ from knfleet.dev.progress import Progress
 from knfleet.dev.status import ClusterStatus, status
 from knfleet.kube.client.verbs import Client
 from knfleet.release.errors import ReleaseError
-from knfleet.release.sources import GoModule
+from knfleet.release.source.sources import GoModule
 
 AVAILABLE_SECONDS = 60
 SHOWN_SPOKES = 2

@@ -43,7 +43,7 @@ from knfleet.knative.uninstalling import Uninstaller
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
 from knfleet.release.errors import BadManifest, FetchFailed, NotEligible, ReleaseError
-from knfleet.release.migration import check_migration
+from knfleet.release.upgrade_path import check_migration
 from knfleet.render.errors import RenderError
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log

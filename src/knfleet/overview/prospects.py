@@ -31,7 +31,7 @@ from knfleet.knative.spokes import root_of
 from knfleet.knative.targets import inventory_key
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.release.migration import check_migration
+from knfleet.release.upgrade_path import check_migration
 from knfleet.render.pipeline import Need
 
 KINDS = {kind.resource.kind: kind for kind in (SERVING, EVENTING)}

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from knfleet.release.cache import write_atomically
 from knfleet.release.errors import BadManifest, NotAvailable, Tampered
 from knfleet.release.layout import SECTIONS, is_manifest
 from knfleet.release.manifest import digest_of
+from knfleet.release.parsed_cache import write_atomically
 
 LOCK = "bundle.lock"
 FORMAT = 1

@@ -18,13 +18,13 @@ from knfleet.release.bundle import (
     check_content,
     check_core,
 )
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, FetchRefused, NotAvailable, ReleaseError
-from knfleet.release.fetch import SCHEMES, Downloads, shown
 from knfleet.release.layout import Layout, check_complete, incomplete, manifest_files
 from knfleet.release.lock import Lock, lock_beside
 from knfleet.release.manifest import Manifest
-from knfleet.release.reader import Reader
+from knfleet.release.manifest_reader import Reader
+from knfleet.release.parsed_cache import ParsedCache
+from knfleet.release.source.download import SCHEMES, Downloads, shown
 from knfleet.release.version import target_version
 
 VERSION_VARIABLE = "${VERSION}"

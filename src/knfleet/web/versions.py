@@ -8,7 +8,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.overview.model import ClusterRow, Fleet, InstallRow
 from knfleet.overview.reading import HUB_TARGET
 from knfleet.release.errors import NotEligible
-from knfleet.release.migration import check_migration
+from knfleet.release.upgrade_path import check_migration
 from knfleet.release.version import Version, newest_first, parse
 
 KINDS = (SERVINGS.kind, EVENTINGS.kind)

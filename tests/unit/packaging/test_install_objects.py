@@ -16,7 +16,7 @@ from knfleet.knative.rights import INSTALLED, hub_rules, namespace_rules
 from knfleet.kube.yaml import load_all
 from knfleet.packaging.install import Install, InstallError, Plugin, check
 from knfleet.packaging.objects import everything
-from knfleet.release.sources import GoModule
+from knfleet.release.source.sources import GoModule
 
 SECRETREADER = {"name": "secretreader", "execConfig": {"command": "/plugins/x/secretreader-plugin"}}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.release.addresses import AddressGuard, is_forbidden
+from knfleet.release.source.address_guard import AddressGuard, is_forbidden
 
 METADATA = "169.254.169.254"
 LAST_32 = [

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from knfleet.release.bundle import Bundle
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tampered
 from knfleet.release.lock import LOCK, differences, make_lock, read_lock, write_lock
-from knfleet.release.pull import contents, problems, pull
-from knfleet.release.sources import Folder
+from knfleet.release.parsed_cache import ParsedCache
+from knfleet.release.source.pull import contents, problems, pull
+from knfleet.release.source.sources import Folder
 from tests.unit.release.tree import config_map, releases, serving, tree, write
 
 CORE = "knative-serving/1.23.0/2-core.yaml"

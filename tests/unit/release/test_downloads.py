@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from knfleet.release.addresses import AddressGuard, AddressInfo
 from knfleet.release.errors import FetchFailed, FetchRefused
-from knfleet.release.fetch import Downloads, Limits, shown
+from knfleet.release.source.address_guard import AddressGuard, AddressInfo
+from knfleet.release.source.download import Downloads, Limits, shown
 from testbed.fakes.sockets import loopback_socket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -3,7 +3,7 @@
 import pytest
 
 from knfleet.release.errors import NotEligible
-from knfleet.release.migration import check_migration
+from knfleet.release.upgrade_path import check_migration
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.manifest import Manifest, digest_of
-from knfleet.release.reader import Reader
+from knfleet.release.manifest_reader import Reader
+from knfleet.release.parsed_cache import ParsedCache
 from tests.unit.release.tree import config_map, write
 
 
@@ -96,8 +96,8 @@ def test_the_oldest_entries_go_first(tmp_path: Path):
 READ_ALL = """
 import sys
 from pathlib import Path
-from knfleet.release.cache import ParsedCache
-from knfleet.release.reader import Reader
+from knfleet.release.parsed_cache import ParsedCache
+from knfleet.release.manifest_reader import Reader
 
 root, cache = Path(sys.argv[1]), ParsedCache(Path(sys.argv[2]))
 sys.stdin.readline()

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from knfleet.release.errors import BadManifest, FetchFailed, FetchRefused, NotAvailable
 from knfleet.release.lock import LOCK, differences, make_lock, read_lock
-from knfleet.release.project import ProjectReleases
-from knfleet.release.sources import Archive, Folder, GoModule, default_folder, source
+from knfleet.release.source.project import ProjectReleases
+from knfleet.release.source.sources import Archive, Folder, GoModule, default_folder, source
 from tests.unit.release.test_downloads import serving as answering
 from tests.unit.release.tree import config_map, tree, write
 

@@ -6,7 +6,7 @@ from typing import Any
 from knfleet.api.knative import KnativeEventing, KnativeServing
 from knfleet.api.schema import decode
 from knfleet.kube.yaml import dump_all
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.kube.yaml import load_all
-from knfleet.release.sources import GoModule
+from knfleet.release.source.sources import GoModule
 
 Load = Callable[..., list[Object]]
 

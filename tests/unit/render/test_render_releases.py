@@ -10,7 +10,7 @@ import pytest
 
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Object
-from knfleet.release.cache import ParsedCache
+from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.render.drafts import draft
 from knfleet.render.pipeline import Facts, render

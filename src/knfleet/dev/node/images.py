@@ -5,7 +5,7 @@ from collections.abc import Collection
 from knfleet.api.meta import Object
 from knfleet.dev.node.manifests import containers_of, init_containers_of
 from knfleet.release.errors import NotAvailable
-from knfleet.release.sources import default_folder
+from knfleet.release.source.sources import default_folder
 
 PLUGIN_IMAGES = ("knfleet-plugins", "secretreader", "kubeconfig-secretreader")
 """Images that are mounted as volumes, for which our own plugins stand in."""

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.release.archive import copy_bundle
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tampered
 from knfleet.release.layout import SECTIONS, Layout, check_complete, manifest_files
 from knfleet.release.lock import (
@@ -17,8 +15,10 @@ from knfleet.release.lock import (
     read_lock,
     write_lock,
 )
-from knfleet.release.reader import Reader
-from knfleet.release.sources import Source
+from knfleet.release.manifest_reader import Reader
+from knfleet.release.parsed_cache import ParsedCache
+from knfleet.release.source.archive import copy_bundle
+from knfleet.release.source.sources import Source
 
 SHOWN = 10
 """Problems that one message lists."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.release.cache import write_atomically
 from knfleet.release.errors import FetchRefused, NotAvailable
-from knfleet.release.fetch import Downloads, Limits
 from knfleet.release.layout import GUARD, GUARD_VERSIONS, INGRESS, SOURCES
+from knfleet.release.parsed_cache import write_atomically
+from knfleet.release.source.download import Downloads, Limits
 from knfleet.release.version import Version, parse
 
 HOST = "https://github.com"

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from knfleet.release.cache import ParsedCache
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.lock import Lock
 from knfleet.release.manifest import Manifest, Parsed, digest_of, parse
+from knfleet.release.parsed_cache import ParsedCache
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of one file; the largest of a release has about one million."""

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 from platformdirs import user_cache_path, user_data_path
 
-from knfleet.release.archive import MOST_BYTES, Packed, unpack
 from knfleet.release.errors import FetchFailed, NotAvailable
 from knfleet.release.layout import SECTIONS
+from knfleet.release.source.archive import MOST_BYTES, Packed, unpack
 
 MODULE = "knative.dev/operator"
 MODULE_VERSION = "v0.50.0"
@@ -148,7 +148,7 @@ def source(text: str) -> Source:
             raise NotAvailable(f"{text}: write go:{MODULE}@{MODULE_VERSION}")
         return GoModule(module, version)
     if kind == "releases" and colon:
-        from knfleet.release.project import ProjectReleases
+        from knfleet.release.source.project import ProjectReleases
 
         return ProjectReleases(
             versions=tuple(filter(None, rest.split(","))), cache=cache_folder() / "releases"

@@ -19,8 +19,8 @@ from aiohttp.abc import AbstractResolver
 from msgspec import Struct, structs
 
 from knfleet import __version__
-from knfleet.release.addresses import AddressGuard, is_forbidden, is_literal
 from knfleet.release.errors import FetchFailed, FetchRefused, ReleaseError
+from knfleet.release.source.address_guard import AddressGuard, is_forbidden, is_literal
 
 log = structlog.get_logger()
 

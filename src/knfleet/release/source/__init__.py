@@ -1,0 +1,1 @@
+"""Where release files come from: folders, archives, downloads, the Go module."""
