@@ -27,7 +27,7 @@ from knfleet.knative.messages import workloads
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.targets import Target
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
-from knfleet.render.pingsource import NAME as PING_SOURCE
+from knfleet.render.eventing.ping_source import NAME as PING_SOURCE
 from knfleet.render.pipeline import Need
 
 DEADLINES = Deadlines(passing_seconds=5, established_seconds=30, webhook_seconds=3, gone_seconds=15)

@@ -21,7 +21,7 @@ from knfleet.kube.errors import NotFound
 from knfleet.release.bundle import Bundle, shortfall
 from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases
-from knfleet.render.pingsource import NAME as PING_SOURCE
+from knfleet.render.eventing.ping_source import NAME as PING_SOURCE
 from knfleet.render.pipeline import Facts, Need, Rendered, needs, render
 from knfleet.render.scopes import Scopes, from_discovery
 

@@ -8,34 +8,34 @@ from msgspec import Struct
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.render.budgets import override_budget
-from knfleet.render.certificates import check_certs, encrypts, is_tls, trust
-from knfleet.render.configmaps import configure
 from knfleet.render.drafts import Draft, as_map, draft, flatten, unique
 from knfleet.render.errors import RenderError
-from knfleet.render.eventing import set_broker_class, set_selection_mode
-from knfleet.render.guard import allow_pod_info
-from knfleet.render.images import check_registry, set_images
-from knfleet.render.ingress_istio import override_gateway, place_services
-from knfleet.render.ingress_kourier import (
+from knfleet.render.eventing.defaults import set_broker_class, set_selection_mode
+from knfleet.render.eventing.ping_source import NAME as PING_SOURCE
+from knfleet.render.eventing.ping_source import keep_running
+from knfleet.render.ingress.istio import override_gateway, place_services
+from knfleet.render.ingress.kourier import (
     configure_service,
     place_bootstrap,
     place_controller,
     use_bootstrap,
 )
 from knfleet.render.jobs import name_job
-from knfleet.render.minversion import set_minimum_version
+from knfleet.render.minimum_version import set_minimum_version
 from knfleet.render.namespace import decorate, move
+from knfleet.render.overrides.budgets import override_budget
+from knfleet.render.overrides.certificates import check_certs, encrypts, is_tls, trust
+from knfleet.render.overrides.configmaps import configure
+from knfleet.render.overrides.images import check_registry, set_images
+from knfleet.render.overrides.replicas import autoscaled, make_available
+from knfleet.render.overrides.services import override_service
+from knfleet.render.overrides.workloads import override_workload, set_resources
 from knfleet.render.ownership import COMPONENT_LABELS, Owner, label, own
-from knfleet.render.pingsource import NAME as PING_SOURCE
-from knfleet.render.pingsource import keep_running
 from knfleet.render.references import follow, release_namespaces
-from knfleet.render.replicas import autoscaled, make_available
 from knfleet.render.roles import leave_rules
 from knfleet.render.scopes import Scopes, from_definitions
-from knfleet.render.services import override_service
+from knfleet.render.security_guard import allow_pod_info
 from knfleet.render.warnings import warnings
-from knfleet.render.workloads import override_workload, set_resources
 
 Step = Callable[[Draft], None]
 """Changes one object in place, if it is one that it knows."""

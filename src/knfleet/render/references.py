@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from knfleet.render.drafts import Draft, as_map
 from knfleet.render.namespace import NAME_LABEL
-from knfleet.render.pods import all_containers, environment, has_pods
+from knfleet.render.overrides.pod_templates import all_containers, environment, has_pods
 
 Names = frozenset[str]
 

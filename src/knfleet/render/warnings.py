@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from knfleet.api.knative import KnativeSpec
 from knfleet.api.overrides import WorkloadOverride
 from knfleet.render.drafts import Draft
-from knfleet.render.pods import containers
-from knfleet.render.workloads import is_meant
+from knfleet.render.overrides.pod_templates import containers
+from knfleet.render.overrides.workloads import is_meant
 
 
 def warnings(drafts: list[Draft], spec: KnativeSpec) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.render.errors import RenderError
-from knfleet.render.images import short_name
+from knfleet.render.overrides.images import short_name
 from tests.unit.render.samples import (
     DIGEST,
     config_map,

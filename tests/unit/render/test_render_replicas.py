@@ -3,7 +3,7 @@
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.render.replicas import AUTOSCALED
+from knfleet.render.overrides.replicas import AUTOSCALED
 from tests.unit.render.samples import (
     autoscaler,
     eventing,

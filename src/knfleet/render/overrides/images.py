@@ -11,7 +11,7 @@ from knfleet.api.meta import Object
 from knfleet.api.overrides import Registry
 from knfleet.render.drafts import Draft, as_map
 from knfleet.render.errors import BadField
-from knfleet.render.pods import all_containers, environment, has_pods, pod_spec
+from knfleet.render.overrides.pod_templates import all_containers, environment, has_pods, pod_spec
 
 NAME = "${NAME}"
 DIGEST = re.compile(r"^[^\s@]+/[^\s@]+@sha256:[0-9a-f]{64}$")

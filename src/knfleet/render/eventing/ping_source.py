@@ -2,7 +2,7 @@
 
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft, as_map
-from knfleet.render.pods import containers, environment
+from knfleet.render.overrides.pod_templates import containers, environment
 
 NAME = "pingsource-mt-adapter"
 

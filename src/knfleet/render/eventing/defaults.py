@@ -7,7 +7,7 @@ from knfleet.api.meta import Object
 from knfleet.kube.yaml import YamlError, dump_all, load
 from knfleet.render.drafts import Draft, as_map, canonical
 from knfleet.render.errors import BadField, BadObject, RenderError
-from knfleet.render.pods import containers, put_env
+from knfleet.render.overrides.pod_templates import containers, put_env
 
 BROKER_CLASS = "MTChannelBasedBroker"
 BROKERS = "config-br-defaults"

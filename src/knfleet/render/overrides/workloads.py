@@ -3,9 +3,9 @@
 from knfleet.api.meta import Object
 from knfleet.api.overrides import ContainerEnv, ContainerResources, WorkloadOverride
 from knfleet.render.drafts import Draft, as_map, canonical, in_order, merge
-from knfleet.render.pods import TEMPLATES, containers, pod_spec, put_env
-from knfleet.render.probes import override_probes
-from knfleet.render.replicas import override_replicas
+from knfleet.render.overrides.pod_templates import TEMPLATES, containers, pod_spec, put_env
+from knfleet.render.overrides.probes import override_probes
+from knfleet.render.overrides.replicas import override_replicas
 
 OVERRIDABLE = frozenset({"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"})
 

@@ -4,7 +4,7 @@ from knfleet.api.knative import CustomCerts, EventingSpec
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft
 from knfleet.render.errors import BadField
-from knfleet.render.pods import containers, pod_spec, put_env
+from knfleet.render.overrides.pod_templates import containers, pod_spec, put_env
 
 FIELD = "spec.controller-custom-certs"
 FOLDER = "/custom-certs"

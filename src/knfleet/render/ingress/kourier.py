@@ -4,8 +4,8 @@ from knfleet.api.ingress import KourierIngress
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft, as_map
 from knfleet.render.errors import BadField
+from knfleet.render.overrides.pod_templates import containers, pod_path, put_env
 from knfleet.render.ownership import COMPONENT_LABELS
-from knfleet.render.pods import containers, pod_path, put_env
 
 FIELD = "spec.ingress.kourier"
 BOOTSTRAP = "kourier-bootstrap"

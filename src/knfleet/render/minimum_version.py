@@ -1,7 +1,7 @@
 """The oldest Kubernetes that Knative's own processes accept."""
 
 from knfleet.render.drafts import Draft
-from knfleet.render.pods import all_containers, has_pods, put_env
+from knfleet.render.overrides.pod_templates import all_containers, has_pods, put_env
 
 VARIABLE = "KUBERNETES_MIN_VERSION"
 

@@ -1,0 +1,1 @@
+"""Steps for Knative Eventing."""

@@ -1,0 +1,1 @@
+"""Steps for Serving's ingress implementations."""

@@ -1,0 +1,1 @@
+"""Steps that apply a custom resource's overrides to objects of the release."""
