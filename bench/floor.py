@@ -22,7 +22,7 @@ from knfleet.api.knative import SERVINGS, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.apply.desired import defined_kinds, kind_of
-from knfleet.apply.readiness import State, health
+from knfleet.apply.observe.readiness import State, health
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import NotFound, ServerError
 from knfleet.release.parsed_cache import ParsedCache

@@ -15,7 +15,7 @@ from knfleet.api.core import CRDS, EVENTS, NAMESPACES
 from knfleet.api.crd import definitions
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.dev import ports
 from knfleet.dev.contents import Thing, contents
 from knfleet.kube.client.verbs import Client

@@ -18,7 +18,7 @@ from knfleet.api.core import LEASES, NAMESPACES, SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.dev.folder import write_private
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, Options

@@ -14,7 +14,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.dev.contents import contents
 from knfleet.dev.profiles import FLEET
 from knfleet.kube.client.verbs import Client

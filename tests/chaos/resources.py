@@ -9,7 +9,7 @@ from msgspec import Struct
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.inventory import ApplySet
+from knfleet.apply.applyset import ApplySet
 from testbed.operators import HOME
 from tests.support import edits
 

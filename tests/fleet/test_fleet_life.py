@@ -30,7 +30,7 @@ from knfleet.api.hub import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.parts import items
+from knfleet.apply.manifest_parts import items
 from knfleet.fleet.accepting import accept
 from knfleet.fleet.detaching import Attached, detach
 from knfleet.fleet.joining import access_rules

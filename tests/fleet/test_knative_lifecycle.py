@@ -6,7 +6,7 @@ from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.marks import CONTAINS
-from knfleet.apply.readiness import State, health
+from knfleet.apply.observe.readiness import State, health
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.errors import NotFound
 from testbed.operators import Hub, Operator

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.dev.node.annotations import HOLD
 from knfleet.knative.reporting import PROGRESS_SECONDS
 from knfleet.kube.cache.informer import Change, Informer

@@ -11,8 +11,8 @@ from knfleet.api.core import CLUSTER_ROLES, MUTATING_WEBHOOKS, VALIDATING_WEBHOO
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.parts import items, part
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.manifest_parts import items, part
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.knative.installation import Installation
 from knfleet.knative.rendering import Renderer

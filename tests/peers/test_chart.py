@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.kube.yaml import dump_all
 from knfleet.packaging.chart import generated
 from knfleet.packaging.install import BUILT_IN, Install, Plugin

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key
-from knfleet.apply.changes import Action
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Action
 from knfleet.apply.engine import Engine
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.readiness import State, health
+from knfleet.apply.observe.readiness import State, health
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client

@@ -18,7 +18,7 @@ from knfleet.access.session import MEMORY_LIMIT_BYTES
 from knfleet.api.core import LEASES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.kube.cache.informer import Change
 from testbed import small_release
 from testbed.clusters import Lent

@@ -24,7 +24,7 @@ from knfleet.api.core import LEASES
 from knfleet.api.hub import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.observe.collection import Collection, follow
 from knfleet.dev import processes
 from knfleet.fleet.views import CSRS
 from knfleet.kube.auth.credentials import Credential, StaticCredential

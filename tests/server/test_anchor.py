@@ -14,8 +14,8 @@ from knfleet.access.anchor import (
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
-from knfleet.apply.inventory import ApplySet, Inventory
-from knfleet.apply.parents import Parents
+from knfleet.apply.act.parents import Parents
+from knfleet.apply.applyset import ApplySet, Inventory
 from knfleet.apply.refs import GroupKind
 from knfleet.kube.client.verbs import Client
 

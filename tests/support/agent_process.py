@@ -23,7 +23,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import find
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.dev import pki
 from knfleet.fleet.approval import Request, examine
 from knfleet.fleet.joining import JoinPlan, access_objects

@@ -7,7 +7,7 @@ from knfleet.api.knative import SERVINGS, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.apply import marks
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import Ref
 from knfleet.dev.contents import contents
 from knfleet.kube.client.verbs import Client

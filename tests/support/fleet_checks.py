@@ -16,7 +16,7 @@ from knfleet.api.hub import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
-from knfleet.apply.parts import items
+from knfleet.apply.manifest_parts import items
 from knfleet.dev.contents import Thing, contents
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until

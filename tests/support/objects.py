@@ -16,9 +16,9 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
+from knfleet.apply.applyset import ApplySet
 from knfleet.apply.desired import DesiredSet, Kinds, prepare
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed, observe
+from knfleet.apply.observe.metadata import Observed, observe
 
 HOME = "home"
 SET = ApplySet(CONFIG_MAPS, Key(HOME, "parent"))

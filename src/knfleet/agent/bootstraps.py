@@ -13,7 +13,7 @@ from knfleet.agent.identity import Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
 from knfleet.api.hub import BOOTSTRAP_SECRET
 from knfleet.api.meta import Key
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.kube.auth.kubeconfig_entries import Origin
 from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.client.verbs import Client

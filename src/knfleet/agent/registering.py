@@ -17,7 +17,7 @@ from knfleet.agent.identity import Bootstrap, Held, hub_kubeconfig
 from knfleet.agent.names import Names
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.observe.collection import Collection, follow
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import (
     AlreadyExists,

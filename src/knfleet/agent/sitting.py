@@ -23,7 +23,7 @@ from knfleet.api.cluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import StandardCondition
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.kube.cache.informer import Change
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile

@@ -17,7 +17,7 @@ from knfleet.api.cluster import (
 )
 from knfleet.api.meta import Object
 from knfleet.api.standard import StandardCondition, find, is_true, put
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 
 RESERVED_CLAIMS = (
     "id.k8s.io",

@@ -14,9 +14,9 @@ from msgspec import Struct
 from knfleet.api.core import CRDS
 from knfleet.api.meta import Object, Resource, api_group
 from knfleet.apply import marks
-from knfleet.apply.changes import Failure, Why
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.parts import part
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Failure, Why
+from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import CLUSTER_ROLE, GroupKind, Ref
 
 Kinds = Mapping[tuple[str, str], Resource]

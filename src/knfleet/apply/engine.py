@@ -16,7 +16,24 @@ from msgspec.structs import replace
 from knfleet.api.core import BUILT_IN, CONFIG_MAPS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.changes import Action, Change, ChangeSet, Denial, Failure, Outcome, Pending, Why
+from knfleet.apply.act.delete import other_set
+from knfleet.apply.act.executor import Executor
+from knfleet.apply.act.gates import Gates
+from knfleet.apply.act.missing_rights import missing_rights
+from knfleet.apply.act.parents import Parents
+from knfleet.apply.act.pruner import Pruner
+from knfleet.apply.act.writer import Deadlines, Writer
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import (
+    Action,
+    Change,
+    ChangeSet,
+    Denial,
+    Failure,
+    Outcome,
+    Pending,
+    Why,
+)
 from knfleet.apply.desired import (
     NO_OWNERS,
     Desired,
@@ -27,18 +44,10 @@ from knfleet.apply.desired import (
     kind_of,
     prepare,
 )
-from knfleet.apply.executing import Executor
-from knfleet.apply.gating import Gates
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.parents import Parents
-from knfleet.apply.plan import Context, Plan, Step, Verdict, make_plan
-from knfleet.apply.pruning import Pruner
+from knfleet.apply.observe.live_state import Ledger, Seen, Sight
+from knfleet.apply.observe.watches import SetWatch
+from knfleet.apply.plan.steps import Context, Plan, Step, Verdict, make_plan
 from knfleet.apply.refs import Ref
-from knfleet.apply.removal import other_set
-from knfleet.apply.rights import missing_rights
-from knfleet.apply.sight import Ledger, Seen, Sight
-from knfleet.apply.watching import SetWatch
-from knfleet.apply.writing import Deadlines, Writer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 

@@ -124,7 +124,7 @@ def not_known(error: "ApiError") -> str:
 
 def not_allowed(error: "ApiError") -> str:
     """A right is missing: which one, and how to grant it."""
-    from knfleet.apply.refusals import CANNOT
+    from knfleet.apply.act.refusals import CANNOT
 
     found = CANNOT.search(error.message)
     if found is None:
@@ -151,7 +151,7 @@ def quoted(text: str, begin: str) -> str:
 
 def is_unserved(error: "ApiError") -> bool:
     """Whether a server does not know a kind of ours at all."""
-    from knfleet.apply.refusals import NOT_SERVED
+    from knfleet.apply.act.refusals import NOT_SERVED
 
     ours = ("open-cluster-management.io", "operator.knative.dev", "multicluster.x-k8s.io")
     is_about_ours = any(f"{group}/" in error.where for group in ours)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from knfleet.api.cluster import CLUSTERS, DELETE_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.parts import items
+from knfleet.apply.manifest_parts import items
 from knfleet.dev import demo_steps
 from knfleet.dev.clusters import Ground
 from knfleet.dev.demo_spokes import home_on, inside, lose_and_find

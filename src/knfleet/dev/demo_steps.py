@@ -12,7 +12,7 @@ from msgspec import Struct
 from knfleet.api.conditions import READY
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.dev.contents import Thing, contents
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Progress

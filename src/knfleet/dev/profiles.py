@@ -17,7 +17,7 @@ from knfleet.api.conditions import timestamp
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.dev.clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import write_private

@@ -17,8 +17,8 @@ from knfleet.api.hub import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import is_true
-from knfleet.apply.parts import items, part
-from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.observe.collection import Collection, follow
 from knfleet.fleet.approval import Request, examine
 from knfleet.fleet.requests import approve
 from knfleet.fleet.views import CSRS

@@ -21,8 +21,8 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.api.standard import find, is_true
 from knfleet.api.work import APPLIED_WORKS
-from knfleet.apply.parts import part
-from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.manifest_parts import part
+from knfleet.apply.observe.collection import Collection, follow
 from knfleet.fleet.applying import NotInTime, called, gone, remove_all
 from knfleet.fleet.grants import OLD_SHARED_ROLES
 from knfleet.fleet.invitations import TOKEN_SECRET

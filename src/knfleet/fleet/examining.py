@@ -13,7 +13,7 @@ from knfleet.api.hub import HUB_SECRET, KLUSTERLETS, Klusterlet
 from knfleet.api.meta import ClusterName, Object
 from knfleet.api.schema import decode
 from knfleet.api.spokeaccess import ACCESS_SECRET
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.fleet.accepting import pending_requests
 from knfleet.fleet.detaching import listed, plan_for
 from knfleet.fleet.diagnosis import Seen

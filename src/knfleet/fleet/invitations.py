@@ -15,7 +15,7 @@ from knfleet.api.conditions import timestamp
 from knfleet.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.hub import BOOTSTRAP_ACCOUNT, BOOTSTRAPPERS, OPERATOR_NAMESPACE
 from knfleet.api.meta import Object
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
 from knfleet.kube.auth.credentials import Credential, StaticCredential

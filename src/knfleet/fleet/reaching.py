@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from knfleet.api.cluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Object
-from knfleet.apply.parts import part
-from knfleet.apply.rights import ACCESS_REVIEWS
+from knfleet.apply.act.missing_rights import ACCESS_REVIEWS
+from knfleet.apply.manifest_parts import part
 from knfleet.fleet.invitations import INFO, PUBLIC, pinned
 from knfleet.kube.auth.credentials import Credential, StaticCredential, is_token
 from knfleet.kube.auth.kubeconfig import parse

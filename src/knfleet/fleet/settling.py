@@ -9,7 +9,7 @@ from knfleet.api.hub import HUB_CONNECTION_DEGRADED, KLUSTERLETS, Klusterlet
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.standard import find, is_true
-from knfleet.apply.waiting import Collection, follow
+from knfleet.apply.observe.collection import Collection, follow
 from knfleet.fleet.applying import NotInTime, available
 from knfleet.fleet.joining import JoinPlan
 from knfleet.fleet.views import CSRS

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object
-from knfleet.apply.changes import ChangeSet, Why
+from knfleet.apply.change_set import ChangeSet, Why
 from knfleet.apply.engine import Engine
-from knfleet.apply.plan import Verdict
+from knfleet.apply.plan.steps import Verdict
 from knfleet.knative.installation import Installation
 from knfleet.knative.kinds import Kind, finalizers_of, uid_of
 from knfleet.kube.client.verbs import Client

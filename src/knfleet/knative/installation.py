@@ -12,17 +12,17 @@ from contextlib import suppress
 from knfleet.access.anchor import Root, is_intact
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.changes import ChangeSet
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.applyset import ApplySet, Inventory, Parent
+from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.desired import owner_reference
-from knfleet.apply.drift import Fights
 from knfleet.apply.engine import Engine
-from knfleet.apply.inventory import ApplySet, Inventory, Parent
-from knfleet.apply.observed import is_newer
-from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.observe.drift import Fights
+from knfleet.apply.observe.metadata import is_newer
+from knfleet.apply.observe.readiness import Health, State, Summary
+from knfleet.apply.observe.repair import Repair, Repairer
+from knfleet.apply.observe.watches import JUDGED, Noticed, SetWatch
 from knfleet.apply.refs import JOB, GroupKind, Ref
-from knfleet.apply.repair import Repair, Repairer
-from knfleet.apply.watching import JUDGED, Noticed, SetWatch
-from knfleet.apply.writing import Deadlines
 from knfleet.knative.messages import workloads
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.targets import Target

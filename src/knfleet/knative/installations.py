@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from knfleet.api.meta import HUB, Key, Object, Request
-from knfleet.apply.repair import Repair
+from knfleet.apply.observe.repair import Repair
 from knfleet.knative.installation import Installation
 from knfleet.knative.kinds import Kind
 from knfleet.knative.records import Record

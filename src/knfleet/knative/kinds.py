@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.changes import Failure
-from knfleet.apply.parts import part
+from knfleet.apply.change_set import Failure
+from knfleet.apply.manifest_parts import part
 
 TARGET_UID = "knfleet.dev/target-uid"
 """On a custom resource: the uid of the kube-system namespace where it is installed."""

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from knfleet.apply.changes import ChangeSet, Denial, Failure, Pending, Why
-from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.change_set import ChangeSet, Denial, Failure, Pending, Why
+from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.refs import JOB, Ref
 
 MOST_NAMED = 8

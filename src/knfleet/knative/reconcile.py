@@ -16,8 +16,8 @@ from knfleet.access.reasons import AccessError
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
-from knfleet.apply.changes import ChangeSet
-from knfleet.apply.readiness import Summary
+from knfleet.apply.change_set import ChangeSet
+from knfleet.apply.observe.readiness import Summary
 from knfleet.apply.refs import Ref
 from knfleet.knative import messages
 from knfleet.knative.claims import holder, same

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
-from knfleet.apply.readiness import Summary
+from knfleet.apply.observe.readiness import Summary
 from knfleet.knative.installation import Installation
 from knfleet.knative.kinds import TRIGGER, annotations_of, uid_of
 from knfleet.knative.messages import workloads

@@ -12,9 +12,9 @@ from knfleet.api.conditions import (
 )
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
-from knfleet.apply.changes import Action, ChangeSet
+from knfleet.apply.change_set import Action, ChangeSet
 from knfleet.apply.marks import PART_OF
-from knfleet.apply.repair import Repair
+from knfleet.apply.observe.repair import Repair
 from knfleet.knative.kinds import Kind, policy_problem
 from knfleet.knative.messages import told
 from knfleet.knative.records import Record

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from knfleet.api.knative import Knative, KnativeServing
-from knfleet.apply.changes import Failure, Why
+from knfleet.apply.change_set import Failure, Why
 from knfleet.knative.kinds import Kind
 
 ISTIO_GROUPS = frozenset({"networking.istio.io", "security.istio.io"})

@@ -10,7 +10,7 @@ from knfleet.access.states import Phase
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.desired import Owners
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.knative.kinds import TARGET_UID, annotations_of, profile_of, uid_of, was_installed
 from knfleet.knative.targets import LocalTargets, Target, TargetError
 from knfleet.kube.client.verbs import Client

@@ -13,7 +13,7 @@ from knfleet.access.reasons import CLUSTER_PROFILE_NOT_FOUND, CLUSTER_PROFILE_NO
 from knfleet.api.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, decode
-from knfleet.apply.changes import ChangeSet
+from knfleet.apply.change_set import ChangeSet
 from knfleet.knative import messages
 from knfleet.knative.finalize import Finalizers, delete_parent, legacy_objects, uninstall
 from knfleet.knative.installation import Installation

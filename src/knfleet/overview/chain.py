@@ -20,8 +20,8 @@ from knfleet.api.conditions import (
 )
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.changes import Why
-from knfleet.apply.inventory import ApplySet
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Why
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.targets import inventory_key
 from knfleet.kube.client.verbs import Client

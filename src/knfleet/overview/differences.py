@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.desired import SERVERS_METADATA
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.kube import yaml
 
 NOISY_METADATA = frozenset({*SERVERS_METADATA, "ownerReferences"})

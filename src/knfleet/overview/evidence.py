@@ -18,7 +18,7 @@ from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
 from knfleet.fleet.diagnosis import diagnose
 from knfleet.fleet.examining import look_at_hub
 from knfleet.knative.tombstones import SELECTOR

@@ -10,9 +10,9 @@ from typing import Any, cast
 import msgspec
 
 from knfleet.api.meta import Object
-from knfleet.apply.fields import FieldSet, set_of, union
-from knfleet.apply.parts import items, part
-from knfleet.apply.takeover import is_legacy
+from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.plan.field_sets import FieldSet, set_of, union
+from knfleet.apply.plan.takeover import is_legacy
 from knfleet.kube import yaml
 
 

@@ -16,14 +16,14 @@ from knfleet.access.preflight import kube_system_uid
 from knfleet.access.providers import ProviderFile
 from knfleet.api.meta import HUB, Key, Object
 from knfleet.api.schema import DecodeError
-from knfleet.apply.changes import Failure, Why
-from knfleet.apply.observed import Observed
-from knfleet.apply.parts import part
-from knfleet.apply.plan import Step, Verdict
-from knfleet.apply.prune import Pruning
+from knfleet.apply.act.delete import other_set
+from knfleet.apply.act.refusals import reason_of
+from knfleet.apply.change_set import Failure, Why
+from knfleet.apply.manifest_parts import part
+from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.plan.prune import Pruning
+from knfleet.apply.plan.steps import Step, Verdict
 from knfleet.apply.refs import Ref
-from knfleet.apply.refusals import reason_of
-from knfleet.apply.removal import other_set
 from knfleet.knative.claims import holder, same
 from knfleet.knative.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
 from knfleet.knative.messages import denials_text, losses_text

@@ -14,14 +14,14 @@ from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
-from knfleet.apply.changes import Failure, Outcome
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Failure, Outcome
 from knfleet.apply.desired import NO_OWNERS, DesiredSet, Owners
 from knfleet.apply.engine import Engine
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed
-from knfleet.apply.parts import part
-from knfleet.apply.plan import Plan
-from knfleet.apply.prune import Member, Pruning, losses, prune
+from knfleet.apply.manifest_parts import part
+from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.plan.prune import Member, Pruning, losses, prune
+from knfleet.apply.plan.steps import Plan
 from knfleet.apply.refs import Ref
 from knfleet.knative.eventing import EVENTING
 from knfleet.knative.kinds import Kind, profile_of, uid_of, was_installed

@@ -1,6 +1,6 @@
 """How an installation stands: conditions of custom resources, and the failures in their words."""
 
-from knfleet.apply.changes import Why
+from knfleet.apply.change_set import Why
 from knfleet.overview.explanation import BOTH, CONDITIONS, OPERATOR_LOG, STATUS, Explanation, step
 
 INSTALL_SUCCEEDED = (f"{BOTH}: InstallSucceeded and Ready",)

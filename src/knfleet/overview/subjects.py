@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from knfleet.api.meta import Key, Object
-from knfleet.apply.changes import Why
-from knfleet.apply.parts import part
-from knfleet.apply.refusals import reason_of
+from knfleet.apply.act.refusals import reason_of
+from knfleet.apply.change_set import Why
+from knfleet.apply.manifest_parts import part
 from knfleet.knative.kinds import Kind
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound

@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.changes import Failure, Why
+from knfleet.apply.act.refusals import reason_of, refusal
+from knfleet.apply.change_set import Failure, Why
 from knfleet.apply.desired import crd_of
-from knfleet.apply.parts import items, part
-from knfleet.apply.plan import Step, Verdict
+from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.plan.steps import Step, Verdict
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
-from knfleet.apply.refusals import reason_of, refusal
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 from knfleet.overview.inherited import without_inherited

@@ -15,8 +15,8 @@ from knfleet.api.core import (
     STATEFUL_SETS,
 )
 from knfleet.api.meta import Object
-from knfleet.apply.parts import items, part
-from knfleet.apply.readiness import State, conditions, health, is_true
+from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.observe.readiness import State, conditions, health, is_true
 from knfleet.knative.kinds import uid_of
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError

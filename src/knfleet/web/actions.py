@@ -11,7 +11,7 @@ from msgspec import Struct
 from knfleet.api.conditions import timestamp
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, KubeError

@@ -13,7 +13,7 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.rights import ACCESS_REVIEWS
+from knfleet.apply.act.missing_rights import ACCESS_REVIEWS
 from knfleet.kube.client.verbs import Client
 
 KINDS = (SERVINGS, EVENTINGS, PROFILES, CLUSTERS)

@@ -7,9 +7,9 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key, Object, Resource
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.applyset import ApplySet
 from knfleet.apply.engine import Engine
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.writing import Deadlines
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from tests.support.objects import SET, namespace

@@ -19,12 +19,12 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.changes import Why
+from knfleet.apply.act.gates import TOUCHED
+from knfleet.apply.applyset import Inventory, read_parent
+from knfleet.apply.change_set import Why
 from knfleet.apply.desired import Owners
 from knfleet.apply.engine import Engine
-from knfleet.apply.gating import TOUCHED
-from knfleet.apply.inventory import Inventory, read_parent
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import Ref
 from knfleet.dev import processes
 from knfleet.kube.client.verbs import Client, Options

@@ -8,11 +8,11 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, JOBS, SERVICES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.drift import Fights, Rules
 from knfleet.apply.engine import Engine
+from knfleet.apply.observe.drift import Fights, Rules
+from knfleet.apply.observe.repair import Repair, Repairer
+from knfleet.apply.observe.watches import SetWatch
 from knfleet.apply.refs import Ref
-from knfleet.apply.repair import Repair, Repairer
-from knfleet.apply.watching import SetWatch
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench

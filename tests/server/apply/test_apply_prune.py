@@ -18,13 +18,13 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.changes import Why
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.applyset import Inventory, read_parent
+from knfleet.apply.change_set import Why
 from knfleet.apply.desired import Owners
 from knfleet.apply.engine import Engine
-from knfleet.apply.inventory import Inventory, read_parent
-from knfleet.apply.observed import observe
+from knfleet.apply.observe.metadata import observe
 from knfleet.apply.refs import GroupKind, Ref
-from knfleet.apply.writing import Deadlines
 from knfleet.kube.client.verbs import Client, Options
 from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench, Requests, other_set

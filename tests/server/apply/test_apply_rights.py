@@ -7,7 +7,7 @@ import pytest
 
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
-from knfleet.apply.changes import Denial, Why
+from knfleet.apply.change_set import Denial, Why
 from knfleet.apply.engine import Engine
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client

@@ -5,8 +5,8 @@ import msgspec
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, REPLICA_SETS, SERVICES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.observed import observe
-from knfleet.apply.takeover import is_inherited
+from knfleet.apply.observe.metadata import observe
+from knfleet.apply.plan.takeover import is_inherited
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.waiting import until

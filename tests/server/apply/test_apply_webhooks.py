@@ -6,8 +6,8 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.changes import Why
-from knfleet.apply.writing import Deadlines
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.change_set import Why
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, ServerError
 from testbed.clusters import Lent

@@ -8,9 +8,9 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.changes import Why
+from knfleet.apply.change_set import Why
 from knfleet.apply.engine import Engine
-from knfleet.apply.plan import Verdict
+from knfleet.apply.plan.steps import Verdict
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.overview.differences import differences

@@ -3,7 +3,7 @@
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.changes import Why
+from knfleet.apply.change_set import Why
 from knfleet.apply.desired import Owners, defined_kinds, prepare
 from knfleet.apply.refs import Ref
 from tests.support.objects import (

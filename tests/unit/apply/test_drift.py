@@ -1,9 +1,9 @@
 """Drift, and when it becomes a fight."""
 
 from knfleet.api.meta import Object
-from knfleet.apply.drift import Drift, Fights, Rules, Touched, drift
-from knfleet.apply.observed import observe
-from knfleet.apply.plan import Context
+from knfleet.apply.observe.drift import Drift, Fights, Rules, Touched, drift
+from knfleet.apply.observe.metadata import observe
+from knfleet.apply.plan.steps import Context
 from knfleet.apply.refs import Ref
 from tests.support.objects import SET, config_map, desired_set, live, seen
 

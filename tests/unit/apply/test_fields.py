@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Object
-from knfleet.apply.fields import contains, lost, uncovered, union, without
+from knfleet.apply.plan.field_sets import contains, lost, uncovered, union, without
 from tests.support.objects import config_map, deployment, own_entry
 
 DEPLOYED: Object = {

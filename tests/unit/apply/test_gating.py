@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from knfleet.api.meta import Key, Object
-from knfleet.apply import gating
-from knfleet.apply.gating import Definitions
+from knfleet.apply.act import gates
+from knfleet.apply.act.gates import Definitions
 from knfleet.apply.refs import CRD, Ref
 
 SOON = 0.05
@@ -16,7 +16,7 @@ LONG = 30.0
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch is thought broken soon."""
-    monkeypatch.setattr(gating, "SOON_SECONDS", SOON)
+    monkeypatch.setattr(gates, "SOON_SECONDS", SOON)
 
 
 def ref(name: str) -> Ref:
@@ -43,7 +43,7 @@ async def test_a_watch_that_goes_on_telling_is_believed_however_long_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """CRDs are taken up one after the other, each sooner than silence, all of them later."""
-    monkeypatch.setattr(gating, "SOON_SECONDS", 2.0)
+    monkeypatch.setattr(gates, "SOON_SECONDS", 2.0)
     seen, loop = Definitions(LONG), asyncio.get_running_loop()
     names = [f"crd{number}" for number in range(6)]
     served: dict[str, str] = {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key
 from knfleet.apply import marks
-from knfleet.apply.inventory import ApplySet, Inventory, read_parent, write_parent
+from knfleet.apply.applyset import ApplySet, Inventory, read_parent, write_parent
 from knfleet.apply.refs import GroupKind, Ref
 from tests.support.objects import SET
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from knfleet.api.core import BUDGETS, DEPLOYMENTS, NAMESPACES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply import plan as planning
+from knfleet.apply.applyset import Inventory
 from knfleet.apply.desired import Desired
-from knfleet.apply.fields import FieldSet, Missing, uncovered
-from knfleet.apply.inventory import Inventory
-from knfleet.apply.observed import Observed, observe, slim
-from knfleet.apply.plan import Context, Verdict, decide, make_plan
-from knfleet.apply.prune import Member, Removal, losses, prune
+from knfleet.apply.observe.metadata import Observed, observe, slim
+from knfleet.apply.plan import steps as planning
+from knfleet.apply.plan.field_sets import FieldSet, Missing, uncovered
+from knfleet.apply.plan.prune import Member, Removal, losses, prune
+from knfleet.apply.plan.steps import Context, Verdict, decide, make_plan
+from knfleet.apply.plan.waves import Wave
 from knfleet.apply.refs import Ref
-from knfleet.apply.waves import Wave
 from tests.support.objects import (
     OTHER,
     SET,

@@ -6,7 +6,7 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, CRDS, DAEMON_SETS, DEPLOYMENTS, JOBS, STATEFUL_SETS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.readiness import State, health, ready_endpoints, summarize
+from knfleet.apply.observe.readiness import State, health, ready_endpoints, summarize
 from knfleet.apply.refs import Ref
 from tests.support.objects import config_map, deployment, manifest, namespace
 

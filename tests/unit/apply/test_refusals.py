@@ -2,9 +2,9 @@
 
 import pytest
 
-from knfleet.apply.changes import Denial, Why
+from knfleet.apply.act.refusals import refusal
+from knfleet.apply.change_set import Denial, Why
 from knfleet.apply.refs import Ref
-from knfleet.apply.refusals import refusal
 from knfleet.kube.errors import KubeError, Unanswered, error_type
 
 REF = Ref("", "ConfigMap", "home", "c")

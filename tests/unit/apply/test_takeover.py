@@ -2,7 +2,7 @@
 
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.takeover import moved, takeover_patch
+from knfleet.apply.plan.takeover import moved, takeover_patch
 
 NOW = "2026-01-01T00:00:00Z"
 LAST_APPLIED = marks.LEGACY_ANNOTATIONS[1]

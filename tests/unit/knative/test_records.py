@@ -1,6 +1,6 @@
 """What is remembered of a custom resource between passes."""
 
-from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.refs import Ref
 from knfleet.knative.records import FIRST_JOBS_SECONDS, Record
 

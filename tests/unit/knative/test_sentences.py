@@ -1,7 +1,7 @@
 """Sentences for conditions and Events."""
 
-from knfleet.apply.changes import ChangeSet, Denial, Failure, Pending, Why
-from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.change_set import ChangeSet, Denial, Failure, Pending, Why
+from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.refs import Ref
 from knfleet.knative.messages import failure_text, jobs, left_text, waiting_text, workloads
 

@@ -24,7 +24,7 @@ from knfleet.api.core import (
 from knfleet.api.knative import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.changes import Denial, Failure, Why
+from knfleet.apply.change_set import Denial, Failure, Why
 from knfleet.apply.refs import Ref
 from knfleet.knative.messages import failure_text
 from knfleet.knative.status import Statement

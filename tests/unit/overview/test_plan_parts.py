@@ -7,10 +7,10 @@ import pytest
 
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.changes import Denial, Failure, Why
-from knfleet.apply.observed import Observed
-from knfleet.apply.plan import Step, Verdict
-from knfleet.apply.prune import Member, prune
+from knfleet.apply.change_set import Denial, Failure, Why
+from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.plan.prune import Member, prune
+from knfleet.apply.plan.steps import Step, Verdict
 from knfleet.apply.refs import Ref
 from knfleet.overview.differences import FieldChange
 from knfleet.overview.images import images

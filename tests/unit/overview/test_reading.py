@@ -8,7 +8,7 @@ from knfleet.api.cluster import SET_LABEL
 from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, INSTALL_SUCCEEDED, READY
 from knfleet.api.knative import EVENTINGS
 from knfleet.api.meta import Object
-from knfleet.apply.readiness import Health, State, Summary
+from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.refs import Ref
 from knfleet.knative.kinds import PAUSED
 from knfleet.knative.messages import waiting_text

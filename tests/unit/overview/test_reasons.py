@@ -13,7 +13,7 @@ import pytest
 import knfleet
 from knfleet.api.cluster import AVAILABLE
 from knfleet.api.conditions import READY
-from knfleet.apply.changes import Why
+from knfleet.apply.change_set import Why
 from knfleet.cli.explain import about
 from knfleet.cli.main import knfleet as command_line
 from knfleet.overview.explanation import Explanation

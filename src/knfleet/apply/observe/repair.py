@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.changes import ChangeSet
-from knfleet.apply.drift import Drift, Fight, Fights, drift
+from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.engine import Engine
-from knfleet.apply.observed import is_newer
+from knfleet.apply.observe.drift import Drift, Fight, Fights, drift
+from knfleet.apply.observe.metadata import is_newer
+from knfleet.apply.observe.watches import Noticed, SetWatch
 from knfleet.apply.refs import Ref
-from knfleet.apply.watching import Noticed, SetWatch
 from knfleet.kube.errors import KubeError
 
 RETRY_SECONDS = 5.0

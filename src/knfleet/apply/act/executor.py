@@ -13,15 +13,15 @@ asked for, so only custom resources wait until their CRDs are served; all CRDs a
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from knfleet.apply.changes import Action, Change, Failure, Outcome, Pending, Why
+from knfleet.apply.act.gates import Definitions, Gates, crd_refs, new_definitions, waiting_for
+from knfleet.apply.act.parents import Parents
+from knfleet.apply.act.refusals import reason_of
+from knfleet.apply.act.writer import Writer
+from knfleet.apply.change_set import Action, Change, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import DesiredSet, crd_of
-from knfleet.apply.gating import Definitions, Gates, crd_refs, new_definitions, waiting_for
-from knfleet.apply.parents import Parents
-from knfleet.apply.plan import Plan, Step, Verdict
+from knfleet.apply.plan.steps import Plan, Step, Verdict
+from knfleet.apply.plan.waves import Wave
 from knfleet.apply.refs import CRD, Ref
-from knfleet.apply.refusals import reason_of
-from knfleet.apply.waves import Wave
-from knfleet.apply.writing import Writer
 from knfleet.kube.errors import ApiError
 
 

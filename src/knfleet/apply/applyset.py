@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from knfleet import __version__
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import GroupKind, Ref
 
 TOOLING = f"knfleet/v{__version__}"

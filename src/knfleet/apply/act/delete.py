@@ -17,16 +17,16 @@ from typing import Any
 from knfleet.api.core import CLUSTER_ROLES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.changes import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
+from knfleet.apply.act.refusals import refusal
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import Owners
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed
-from knfleet.apply.prune import Member, Pruning, Removal, is_ghost
+from knfleet.apply.observe.collection import Collection, follow
+from knfleet.apply.observe.live_state import Sight
+from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.plan.prune import Member, Pruning, Removal, is_ghost
 from knfleet.apply.refs import Ref
-from knfleet.apply.refusals import refusal
-from knfleet.apply.sight import Sight
-from knfleet.apply.waiting import Collection, follow
-from knfleet.apply.writing import Deadlines
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 

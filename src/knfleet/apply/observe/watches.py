@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed, observe, slim, slim_workload
-from knfleet.apply.readiness import JUDGES, Summary, summarize
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.observe.metadata import Observed, observe, slim, slim_workload
+from knfleet.apply.observe.readiness import JUDGES, Summary, summarize
 from knfleet.apply.refs import CRD, NAMESPACE, GroupKind, Ref
 from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.client.verbs import Client

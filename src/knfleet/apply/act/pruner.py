@@ -7,18 +7,18 @@ from msgspec.structs import replace
 
 from knfleet.api.core import JOBS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.changes import Action, ChangeSet, Failure, Outcome, Pending, Why
+from knfleet.apply.act.delete import Remover
+from knfleet.apply.act.parents import Parents
+from knfleet.apply.act.refusals import refusal
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.applyset import Inventory
+from knfleet.apply.change_set import Action, ChangeSet, Failure, Outcome, Pending, Why
 from knfleet.apply.desired import DesiredSet, Owners
-from knfleet.apply.inventory import Inventory
-from knfleet.apply.observed import observe
-from knfleet.apply.parents import Parents
-from knfleet.apply.prune import RUNNING, Fate, Member, Pruning, fate, losses, prune
-from knfleet.apply.readiness import State, health
+from knfleet.apply.observe.live_state import Sight
+from knfleet.apply.observe.metadata import observe
+from knfleet.apply.observe.readiness import State, health
+from knfleet.apply.plan.prune import RUNNING, Fate, Member, Pruning, fate, losses, prune
 from knfleet.apply.refs import JOB, GroupKind, Ref
-from knfleet.apply.refusals import refusal
-from knfleet.apply.removal import Remover
-from knfleet.apply.sight import Sight
-from knfleet.apply.writing import Deadlines
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 

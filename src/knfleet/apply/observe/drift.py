@@ -11,9 +11,9 @@ from typing import Literal
 from msgspec import Struct
 
 from knfleet.apply.desired import Desired
-from knfleet.apply.fields import Missing, contains, set_of
-from knfleet.apply.observed import Observed
-from knfleet.apply.plan import Context, Verdict, decide
+from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.plan.field_sets import Missing, contains, set_of
+from knfleet.apply.plan.steps import Context, Verdict, decide
 from knfleet.apply.refs import Ref
 
 

@@ -7,9 +7,9 @@ the first apply drops what is no longer wanted, and keeps the rest as it is, pod
 
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.fields import FieldSet, set_of, union, without
-from knfleet.apply.observed import Observed, is_own
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.observe.metadata import Observed, is_own
+from knfleet.apply.plan.field_sets import FieldSet, set_of, union, without
 
 ANNOTATIONS = ("f:metadata", "f:annotations")
 

@@ -2,7 +2,7 @@
 
 import re
 
-from knfleet.apply.changes import Denial, Failure, Why
+from knfleet.apply.change_set import Denial, Failure, Why
 from knfleet.apply.refs import Ref
 from knfleet.kube.errors import (
     ApiError,

@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from knfleet.api.conditions import timestamp
 from knfleet.api.core import CRDS, ENDPOINT_SLICES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.changes import Failure, Outcome, Pending, Why
+from knfleet.apply.act.writer import Deadlines
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Failure, Outcome, Pending, Why
 from knfleet.apply.desired import Desired, DesiredSet, crd_of
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.plan import Step
-from knfleet.apply.readiness import State, absent, health, ready_endpoints
+from knfleet.apply.observe.collection import Collection, follow
+from knfleet.apply.observe.live_state import Sight
+from knfleet.apply.observe.readiness import State, absent, health, ready_endpoints
+from knfleet.apply.plan.steps import Step
+from knfleet.apply.plan.webhooks import webhooks_of
 from knfleet.apply.refs import CRD, WEBHOOK_CONFIGURATIONS, Ref
-from knfleet.apply.sight import Sight
-from knfleet.apply.waiting import Collection, follow
-from knfleet.apply.webhooks import webhooks_of
-from knfleet.apply.writing import Deadlines
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 

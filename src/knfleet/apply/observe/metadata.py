@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.fields import FieldSet, set_of
-from knfleet.apply.parts import items, part
+from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.plan.field_sets import FieldSet, set_of
 from knfleet.apply.refs import Ref
 
 

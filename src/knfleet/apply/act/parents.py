@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.inventory import ApplySet, Inventory, Parent, read_parent, write_parent
+from knfleet.apply.applyset import ApplySet, Inventory, Parent, read_parent, write_parent
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
 

@@ -12,8 +12,8 @@ from enum import IntEnum, StrEnum
 from msgspec import Struct
 
 from knfleet.api.meta import Resource
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.observe.metadata import Observed
 from knfleet.apply.refs import CLUSTER_ROLE, CRD, NAMESPACE, WEBHOOK_CONFIGURATIONS, GroupKind, Ref
 
 RBAC = "rbac.authorization.k8s.io"

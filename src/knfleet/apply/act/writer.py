@@ -13,17 +13,17 @@ from msgspec import Struct
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
-from knfleet.apply.changes import Action, Change, Outcome, Why
+from knfleet.apply.act.refusals import reason_of, refusal
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Action, Change, Outcome, Why
 from knfleet.apply.desired import Desired
-from knfleet.apply.fields import lost, set_of
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed, observe
-from knfleet.apply.plan import Step, Verdict, with_annotation
+from knfleet.apply.observe.collection import Collection, follow
+from knfleet.apply.observe.live_state import Ledger
+from knfleet.apply.observe.metadata import Observed, observe
+from knfleet.apply.plan.field_sets import lost, set_of
+from knfleet.apply.plan.steps import Step, Verdict, with_annotation
+from knfleet.apply.plan.takeover import takeover_patch
 from knfleet.apply.refs import JOB, NAMESPACE
-from knfleet.apply.refusals import reason_of, refusal
-from knfleet.apply.sight import Ledger
-from knfleet.apply.takeover import takeover_patch
-from knfleet.apply.waiting import Collection, follow
 from knfleet.kube.client.retry import backoff
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound

@@ -13,13 +13,13 @@ from msgspec import Struct
 from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.desired import Desired, DesiredSet
-from knfleet.apply.fields import Missing, contains, set_of, uncovered
-from knfleet.apply.observed import Observed
-from knfleet.apply.parts import part
+from knfleet.apply.manifest_parts import part
+from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.plan.field_sets import Missing, contains, set_of, uncovered
+from knfleet.apply.plan.takeover import is_inherited
+from knfleet.apply.plan.waves import Wave, in_waves
+from knfleet.apply.plan.webhooks import Webhooks, webhooks_of
 from knfleet.apply.refs import JOB, NAMESPACE, GroupKind, Ref
-from knfleet.apply.takeover import is_inherited
-from knfleet.apply.waves import Wave, in_waves
-from knfleet.apply.webhooks import Webhooks, webhooks_of
 
 AUTOSCALER = "kube-controller-manager"
 SCALED = frozenset({GroupKind("apps", "Deployment"), GroupKind("apps", "StatefulSet")})

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.changes import Denial
+from knfleet.apply.change_set import Denial
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 

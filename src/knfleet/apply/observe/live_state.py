@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable
 from msgspec import Struct
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.changes import Failure
+from knfleet.apply.act.refusals import refusal
+from knfleet.apply.applyset import ApplySet
+from knfleet.apply.change_set import Failure
 from knfleet.apply.desired import Desired
-from knfleet.apply.inventory import ApplySet
-from knfleet.apply.observed import Observed, is_newer, observe
+from knfleet.apply.observe.metadata import Observed, is_newer, observe
+from knfleet.apply.observe.watches import SetWatch
 from knfleet.apply.refs import Ref
-from knfleet.apply.refusals import refusal
-from knfleet.apply.watching import SetWatch
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, NotFound
 

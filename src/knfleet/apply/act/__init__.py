@@ -1,0 +1,1 @@
+"""Writes and deletes what was planned."""

@@ -1,0 +1,1 @@
+"""Live state of applied objects: watches, readiness, drift and its repair."""

@@ -1,0 +1,1 @@
+"""Decides what to create, change and delete, and in which order. Pure."""
