@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from knfleet.access.providers import ProviderFile
-from knfleet.access.setup import Timing
-from knfleet.access.spokes import Policy, Spokes
-from knfleet.access.states import Phase, SpokeState
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import HUB, Key, Object
+from knfleet.clusters.connection_state import Phase, SpokeState
+from knfleet.clusters.pool import Policy, Spokes
+from knfleet.clusters.provider_file import ProviderFile
+from knfleet.clusters.timing import Timing
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint

@@ -10,10 +10,10 @@ import pytest
 from msgspec import Struct
 from prometheus_client.metrics import MetricWrapperBase
 
-from knfleet.access.spokemetrics import SpokeMetrics
-from knfleet.access.spokes import Spokes
-from knfleet.access.states import Phase, SpokeState
 from knfleet.api.meta import Key, Object
+from knfleet.clusters.cluster_metrics import SpokeMetrics
+from knfleet.clusters.connection_state import Phase, SpokeState
+from knfleet.clusters.pool import Spokes
 from knfleet.knative.controllers import count_conditions
 from knfleet.knative.gauges import Gauges
 from knfleet.kube import yaml

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.access.anchor import HUB_UID
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.clusters.anchor import HUB_UID
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 from tests.support.expected import members

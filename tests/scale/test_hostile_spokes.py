@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from knfleet.access.session import MEMORY_LIMIT_BYTES
 from knfleet.api.core import LEASES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import items, part
+from knfleet.clusters.connection import MEMORY_LIMIT_BYTES
 from knfleet.kube.cache.informer import Change
 from testbed import small_release
 from testbed.clusters import Lent

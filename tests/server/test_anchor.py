@@ -2,7 +2,13 @@
 
 import pytest
 
-from knfleet.access.anchor import (
+from knfleet.api.core import CONFIG_MAPS, NAMESPACES
+from knfleet.api.meta import Key, Object
+from knfleet.apply import marks
+from knfleet.apply.act.parents import Parents
+from knfleet.apply.applyset import ApplySet, Inventory
+from knfleet.apply.refs import GroupKind
+from knfleet.clusters.anchor import (
     HUB_UID,
     AnchorError,
     Anchors,
@@ -11,12 +17,6 @@ from knfleet.access.anchor import (
     anchor_of,
     namespace_of,
 )
-from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.api.meta import Key, Object
-from knfleet.apply import marks
-from knfleet.apply.act.parents import Parents
-from knfleet.apply.applyset import ApplySet, Inventory
-from knfleet.apply.refs import GroupKind
 from knfleet.kube.client.verbs import Client
 
 ROOT = Root(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.access import reasons
-from knfleet.access.setup import Timing
-from knfleet.access.spokes import Policy
-from knfleet.access.states import Phase
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS
 from knfleet.api.meta import Object
+from knfleet.clusters import access_errors
+from knfleet.clusters.connection_state import Phase
+from knfleet.clusters.pool import Policy
+from knfleet.clusters.timing import Timing
 from knfleet.dev import processes
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
@@ -32,7 +32,7 @@ async def test_a_real_spoke_is_used_with_rights_and_lost_when_it_stands_still(
         fleet.put_profile("one", endpoint.server, ca=endpoint.ca)
         async with fleet.running(Policy(timing=TIMES)) as spokes:
             spokes.use(key("one"), "test")
-            expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+            expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
             state = await until_phase(spokes, "one", Phase.REFUSED, expected)
             assert "create, list, patch clusterroles.rbac.authorization.k8s.io" in state.message
             assert state.uid == ""

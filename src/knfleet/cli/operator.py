@@ -15,7 +15,7 @@ from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError
 
 if TYPE_CHECKING:
-    from knfleet.access.providers import ProviderFile
+    from knfleet.clusters.provider_file import ProviderFile
     from knfleet.kube.endpoint import Connection
 
 KLOG_FLAGS = (
@@ -162,7 +162,7 @@ def provider_file(path: str | None) -> "ProviderFile | None":
 
     One that is of no use yet ends nothing: it is followed, and conditions say what is wrong.
     """
-    from knfleet.access.providers import ProviderFile
+    from knfleet.clusters.provider_file import ProviderFile
     from knfleet.plugins.inprocess import OwnPlugins
 
     if not path:

@@ -16,8 +16,8 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.access.providers import ProviderFile
     from knfleet.api.meta import Object
+    from knfleet.clusters.provider_file import ProviderFile
     from knfleet.kube.client.verbs import Client
     from knfleet.overview.chain import Chain
     from knfleet.overview.model import Fleet, InstallRow

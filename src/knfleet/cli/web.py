@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.access.providers import ProviderFileError
 from knfleet.cli.fleet import connection_of
 from knfleet.cli.output import explained
+from knfleet.clusters.provider_file import ProviderFileError
 from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError

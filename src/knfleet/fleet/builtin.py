@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from knfleet.access.providers import Provider, ProviderFile
+from knfleet.clusters.provider_file import Provider, ProviderFile
 from knfleet.fleet.profiles import PROVIDER
 from knfleet.kube.auth.kubeconfig_entries import EnvVar, ExecBody
 

@@ -4,10 +4,10 @@ import asyncio
 
 from msgspec import Struct
 
-from knfleet.access.providers import ProviderFile
 from knfleet.api.core import CRDS
 from knfleet.api.fleetcrds import HUB_DEFINITIONS, hub_definitions
 from knfleet.api.inventory import PROFILES
+from knfleet.clusters.provider_file import ProviderFile
 from knfleet.fleet.process import Fleet, FleetOptions, join
 from knfleet.knative.operator import Once, Operator
 from knfleet.knative.settings import Settings

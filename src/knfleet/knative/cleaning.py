@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from knfleet.access.anchor import Anchors, OtherHub
-from knfleet.access.reasons import AccessError
-from knfleet.access.spoke import Live
-from knfleet.access.spokes import Spokes
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.engine import Engine
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.anchor import Anchors, OtherHub
+from knfleet.clusters.cluster import Live
+from knfleet.clusters.pool import Spokes
 from knfleet.knative.finalize import uninstall_set
 from knfleet.knative.installation import DEADLINES
 from knfleet.knative.kinds import TARGET_UID, annotations_of, is_deleting, profile_of

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from knfleet.access.states import SpokeState
 from knfleet.api.meta import HUB, Key, Object
+from knfleet.clusters.connection_state import SpokeState
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.status import status_of
 from knfleet.runtime.metrics import Metrics

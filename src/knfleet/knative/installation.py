@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from knfleet.access.anchor import Root, is_intact
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.act.writer import Deadlines
@@ -23,6 +22,7 @@ from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.observe.repair import Repair, Repairer
 from knfleet.apply.observe.watches import JUDGED, Noticed, SetWatch
 from knfleet.apply.refs import JOB, GroupKind, Ref
+from knfleet.clusters.anchor import Root, is_intact
 from knfleet.knative.messages import workloads
 from knfleet.knative.rendering import Rendering
 from knfleet.knative.targets import Target

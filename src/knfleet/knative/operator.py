@@ -10,13 +10,13 @@ from functools import partial
 from aiohttp import web
 from msgspec.structs import replace
 
-from knfleet.access.providers import ProviderFile
-from knfleet.access.spokemetrics import watch_spokes
-from knfleet.access.spokes import Policy, Spokes
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.crd import definitions
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.clusters.cluster_metrics import watch_spokes
+from knfleet.clusters.pool import Policy, Spokes
+from knfleet.clusters.provider_file import ProviderFile
 from knfleet.knative import settings as configured
 from knfleet.knative.cleaning import Cleaner, World
 from knfleet.knative.controllers import (

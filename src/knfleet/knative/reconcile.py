@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from knfleet.access.anchor import AnchorError, OtherHub
-from knfleet.access.reasons import AccessError
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.observe.readiness import Summary
 from knfleet.apply.refs import Ref
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.anchor import AnchorError, OtherHub
 from knfleet.knative import messages
 from knfleet.knative.claims import holder, same
 from knfleet.knative.installations import AT_ONCE_SECONDS, Installations

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from knfleet.access.spokes import Spokes
+from knfleet.clusters.pool import Spokes
 from knfleet.runtime.leader.leader import Leader
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.shards.membership import Holder, Membership

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from knfleet.access.anchor import Anchors, Root
-from knfleet.access.reasons import REMOTE_CLIENT_CREATION_FAILED, AccessError
-from knfleet.access.spoke import Live
-from knfleet.access.spokes import Spokes
-from knfleet.access.states import Phase
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.desired import Owners
 from knfleet.apply.manifest_parts import part
+from knfleet.clusters.access_errors import REMOTE_CLIENT_CREATION_FAILED, AccessError
+from knfleet.clusters.anchor import Anchors, Root
+from knfleet.clusters.cluster import Live
+from knfleet.clusters.connection_state import Phase
+from knfleet.clusters.pool import Spokes
 from knfleet.knative.kinds import TARGET_UID, annotations_of, profile_of, uid_of, was_installed
 from knfleet.knative.targets import LocalTargets, Target, TargetError
 from knfleet.kube.client.verbs import Client

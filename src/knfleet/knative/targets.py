@@ -10,9 +10,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from knfleet.access.anchor import Root
 from knfleet.api.meta import HUB, ClusterName, Key, Object
 from knfleet.apply.desired import Owners
+from knfleet.clusters.anchor import Root
 from knfleet.knative.kinds import profile_of
 from knfleet.kube.client.verbs import Client
 

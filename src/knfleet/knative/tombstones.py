@@ -10,9 +10,9 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from knfleet.access.anchor import Root
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
+from knfleet.clusters.anchor import Root
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 

@@ -8,12 +8,12 @@ knows better says so by an annotation, and then a tombstone remembers what to cl
 from collections.abc import Callable
 from datetime import datetime
 
-from knfleet.access.anchor import AnchorError, Anchors, OtherHub
-from knfleet.access.reasons import CLUSTER_PROFILE_NOT_FOUND, CLUSTER_PROFILE_NOT_READY
 from knfleet.api.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.change_set import ChangeSet
+from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, CLUSTER_PROFILE_NOT_READY
+from knfleet.clusters.anchor import AnchorError, Anchors, OtherHub
 from knfleet.knative import messages
 from knfleet.knative.finalize import Finalizers, delete_parent, legacy_objects, uninstall
 from knfleet.knative.installation import Installation

@@ -9,7 +9,6 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.access.anchor import Root
 from knfleet.api.conditions import (
     DEPLOYMENTS_AVAILABLE,
     INSTALL_SUCCEEDED,
@@ -22,6 +21,7 @@ from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import Why
+from knfleet.clusters.anchor import Root
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.targets import inventory_key
 from knfleet.kube.client.verbs import Client

@@ -9,14 +9,14 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from knfleet.access.preflight import kube_system_uid
-from knfleet.access.providers import ProviderFile
 from knfleet.api.meta import Object
 from knfleet.apply.act.delete import other_set
 from knfleet.apply.observe.readiness import State, health
 from knfleet.apply.observe.watches import JUDGED
 from knfleet.apply.plan.steps import Step, Verdict
 from knfleet.apply.refs import Ref
+from knfleet.clusters.preflight import kube_system_uid
+from knfleet.clusters.provider_file import ProviderFile
 from knfleet.knative.rendering import Renderer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from knfleet.access.anchor import AnchorError
-from knfleet.access.preflight import kube_system_uid
-from knfleet.access.providers import ProviderFile
 from knfleet.api.meta import HUB, Key, Object
 from knfleet.api.schema import DecodeError
 from knfleet.apply.act.delete import other_set
@@ -24,6 +21,9 @@ from knfleet.apply.observe.metadata import Observed
 from knfleet.apply.plan.prune import Pruning
 from knfleet.apply.plan.steps import Step, Verdict
 from knfleet.apply.refs import Ref
+from knfleet.clusters.anchor import AnchorError
+from knfleet.clusters.preflight import kube_system_uid
+from knfleet.clusters.provider_file import ProviderFile
 from knfleet.knative.claims import holder, same
 from knfleet.knative.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
 from knfleet.knative.messages import denials_text, losses_text

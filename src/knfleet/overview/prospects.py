@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from knfleet.access.anchor import Anchors
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.knative import Knative
 from knfleet.api.meta import Object
@@ -23,6 +22,7 @@ from knfleet.apply.observe.metadata import Observed
 from knfleet.apply.plan.prune import Member, Pruning, losses, prune
 from knfleet.apply.plan.steps import Plan
 from knfleet.apply.refs import Ref
+from knfleet.clusters.anchor import Anchors
 from knfleet.knative.eventing import EVENTING
 from knfleet.knative.kinds import Kind, profile_of, uid_of, was_installed
 from knfleet.knative.rendering import Renderer, Rendering

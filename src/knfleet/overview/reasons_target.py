@@ -1,6 +1,6 @@
 """Why the cluster of a custom resource cannot be used: the condition TargetClusterResolved."""
 
-from knfleet.access import reasons
+from knfleet.clusters import access_errors
 from knfleet.overview.explanation import (
     BOTH,
     CONDITIONS,
@@ -19,7 +19,7 @@ PROVIDER_FILE = step(
 )
 
 TARGET: dict[str, Explanation] = {
-    reasons.MULTICLUSTER_DISABLED: Explanation(
+    access_errors.MULTICLUSTER_DISABLED: Explanation(
         "The custom resource names a ClusterProfile, and the operator runs without a provider file,"
         " so it installs on its own cluster only.",
         (
@@ -34,7 +34,7 @@ TARGET: dict[str, Explanation] = {
         " without spec.clusterProfileRef.",
         WHERE,
     ),
-    reasons.ACCESS_PROVIDER_NOT_CONFIGURED: Explanation(
+    access_errors.ACCESS_PROVIDER_NOT_CONFIGURED: Explanation(
         "The provider file is missing, cannot be read or lists no provider, so no cluster can be"
         " logged in to. The message says which; installations on the operator's own cluster go on.",
         (PROVIDER_FILE, OPERATOR_LOG),
@@ -43,7 +43,7 @@ TARGET: dict[str, Explanation] = {
         " nothing needs a restart.",
         WHERE,
     ),
-    reasons.CLUSTER_PROFILE_NOT_FOUND: Explanation(
+    access_errors.CLUSTER_PROFILE_NOT_FOUND: Explanation(
         "There is no ClusterProfile of that namespace and name on the hub, or the ClusterProfile"
         " API is not installed there.",
         (
@@ -60,7 +60,7 @@ TARGET: dict[str, Explanation] = {
         " goes on by itself when the profile appears.",
         WHERE,
     ),
-    reasons.CLUSTER_PROFILE_NOT_READY: Explanation(
+    access_errors.CLUSTER_PROFILE_NOT_READY: Explanation(
         "The profile's condition ControlPlaneHealthy is not True: its cluster manager says that the"
         " cluster is down, or has not said anything yet. Nothing is written to such a cluster.",
         (PROFILE, DOCTOR, DOCTOR_BOTH),
@@ -69,7 +69,7 @@ TARGET: dict[str, Explanation] = {
         " hand (see `docs/multicluster.md`).",
         WHERE,
     ),
-    reasons.CLUSTER_PROFILE_UNAVAILABLE: Explanation(
+    access_errors.CLUSTER_PROFILE_UNAVAILABLE: Explanation(
         "The profile cannot be used: it has no access provider, none that the provider file knows,"
         " or fields that make no sense; or the hub does not answer for profiles at the moment.",
         (PROFILE, PROVIDER_FILE, CONDITIONS),
@@ -78,7 +78,7 @@ TARGET: dict[str, Explanation] = {
         " joined; when it is missing, `knfleet doctor CLUSTER` says why.",
         WHERE,
     ),
-    reasons.ACCESS_PROVIDER_FAILED: Explanation(
+    access_errors.ACCESS_PROVIDER_FAILED: Explanation(
         "The credential plugin gave no credential: the program is missing, failed, took longer than"
         " allowed, or printed something that is no ExecCredential.",
         (
@@ -95,7 +95,7 @@ TARGET: dict[str, Explanation] = {
         " when the profile or the provider file changes.",
         WHERE,
     ),
-    reasons.REMOTE_CLIENT_CREATION_FAILED: Explanation(
+    access_errors.REMOTE_CLIENT_CREATION_FAILED: Explanation(
         "There is a credential, and the cluster cannot be used with it: the address does not"
         " answer, TLS does not fit, the credential is refused or lacks rights, Kubernetes there is"
         " too old, or another cluster answers than the one that was installed on.",
@@ -113,7 +113,7 @@ TARGET: dict[str, Explanation] = {
         " from the custom resource. It is tried again within 10 s.",
         WHERE,
     ),
-    reasons.REMOTE_CLUSTER_STALE: Explanation(
+    access_errors.REMOTE_CLUSTER_STALE: Explanation(
         "Credentials or address of the cluster changed, and the new connection has not answered"
         " yet; or the address now leads to another cluster than before.",
         (PROFILE, CONDITIONS),
@@ -121,7 +121,7 @@ TARGET: dict[str, Explanation] = {
         " are right; otherwise it passes by itself.",
         WHERE,
     ),
-    reasons.CLUSTER_PROVIDER_CLOSED: Explanation(
+    access_errors.CLUSTER_PROVIDER_CLOSED: Explanation(
         "The operator is shutting down and takes no new connections.",
         (
             step(

@@ -12,19 +12,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from knfleet.access.preflight import kube_system_uid, server_version
-from knfleet.access.providers import Provider, ProviderFile
-from knfleet.access.reasons import (
+from knfleet.api.inventory import PROFILES, ClusterProfile
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import DecodeError, decode
+from knfleet.clusters.access_errors import (
     CLUSTER_PROFILE_NOT_FOUND,
     CLUSTER_PROFILE_UNAVAILABLE,
     MULTICLUSTER_DISABLED,
     AccessError,
 )
-from knfleet.access.resolver import Access, check_health, resolve
-from knfleet.access.states import RETRY, RETRY_PLUGIN, cluster_name, failure
-from knfleet.api.inventory import PROFILES, ClusterProfile
-from knfleet.api.meta import Key, Object
-from knfleet.api.schema import DecodeError, decode
+from knfleet.clusters.access_resolver import Access, check_health, resolve
+from knfleet.clusters.connection_state import RETRY, RETRY_PLUGIN, cluster_name, failure
+from knfleet.clusters.preflight import kube_system_uid, server_version
+from knfleet.clusters.provider_file import Provider, ProviderFile
 from knfleet.fleet.builtin import BuiltInProviders
 from knfleet.knative.kinds import profile_of
 from knfleet.knative.spokes import check_uid

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from knfleet.access.providers import ProviderFile
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.clusters.provider_file import ProviderFile
 from knfleet.knative.kinds import profile_of, uid_of
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from knfleet.access.providers import ProviderFile
 from knfleet.api.core import NAMESPACES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
+from knfleet.clusters.provider_file import ProviderFile
 from knfleet.fleet.hub import Hub, HubSettings
 from knfleet.knative.operator import Once, Operator
 from knfleet.kube.cache.informer import Informer, without_managed_fields

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from knfleet.access.reasons import CLUSTER_PROFILE_NOT_FOUND, AccessError
 from knfleet.api.cluster import CLUSTERS
 from knfleet.api.clusterset import CLUSTER_SETS
 from knfleet.api.inventory import PROFILES
@@ -16,6 +15,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet
+from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, AccessError
 from knfleet.fleet.views import CSRS
 from knfleet.kube import errors
 from testbed.fakes.apiserver import ApiServers

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.access.anchor import anchor_of, is_intact
-from knfleet.access.states import Phase, SpokeState
 from knfleet.api.meta import Key, Object
+from knfleet.clusters.anchor import anchor_of, is_intact
+from knfleet.clusters.connection_state import Phase, SpokeState
 from knfleet.knative.cleaning import is_same_place
 from knfleet.knative.gauges import Gauges
 from knfleet.knative.kinds import ON_LOST_TARGET, TARGET_UID, was_installed

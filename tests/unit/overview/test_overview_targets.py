@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.access import reasons
-from knfleet.access.providers import ProviderFile, ProviderFileError
-from knfleet.access.reasons import AccessError
 from knfleet.api.core import NAMESPACES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Object
+from knfleet.clusters import access_errors
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.provider_file import ProviderFile, ProviderFileError
 from knfleet.knative.kinds import TARGET_UID
 from knfleet.kube.client.verbs import Client
 from knfleet.overview.targets import (
@@ -71,7 +71,7 @@ async def test_a_wrong_cluster_name_gets_the_nearest_one(hub: Client, fleet: Fle
 
     error = await why_not(hub, fleet, serving("lodon"))
 
-    assert error.reason == reasons.CLUSTER_PROFILE_NOT_FOUND
+    assert error.reason == access_errors.CLUSTER_PROFILE_NOT_FOUND
     assert str(error) == (
         "ClusterProfile fleet/lodon does not exist on the hub; did you mean fleet/london?"
     )
@@ -93,7 +93,9 @@ async def test_an_unhealthy_profile_is_tried_only_on_demand(hub: Client, fleet: 
     fleet.add_spoke("one")
     fleet.put_profile("one", conditions=[])
 
-    assert (await why_not(hub, fleet, serving("one"))).reason == reasons.CLUSTER_PROFILE_NOT_READY
+    assert (
+        await why_not(hub, fleet, serving("one"))
+    ).reason == access_errors.CLUSTER_PROFILE_NOT_READY
     async with target_of(hub, serving("one"), providers(fleet), even_unhealthy=True) as client:
         assert await client.version()
 
@@ -104,7 +106,7 @@ async def test_what_is_refused_is_told_without_promises(hub: Client, fleet: Flee
 
     error = await why_not(hub, fleet, serving("one"))
 
-    assert error.reason == reasons.REMOTE_CLIENT_CREATION_FAILED
+    assert error.reason == access_errors.REMOTE_CLIENT_CREATION_FAILED
     assert "does not accept the credentials of access provider test" in str(error)
     assert "again" not in str(error)
 
@@ -117,7 +119,7 @@ async def test_without_providers_the_flag_is_named(hub: Client, fleet: Fleet) ->
         async with target_of(hub, serving("one"), None):
             pass
 
-    assert caught.value.reason == reasons.MULTICLUSTER_DISABLED
+    assert caught.value.reason == access_errors.MULTICLUSTER_DISABLED
 
 
 def test_the_environment_names_the_provider_file(

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from knfleet.access import reasons
-from knfleet.access.reasons import AccessError
-from knfleet.access.spokes import Policy, Spokes
-from knfleet.access.states import Phase
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key
+from knfleet.clusters import access_errors
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.connection_state import Phase
+from knfleet.clusters.pool import Policy, Spokes
 from testbed.fakes.fleet import HANGING, Fleet, key, state_of, token_script, until_phase
 from testbed.waiting import until
 
@@ -57,11 +57,13 @@ async def test_a_frozen_spoke_is_lost_and_comes_back_by_itself(fleet: Fleet) -> 
         live = await spokes.live(key("one"))
 
         spoke.faults.latency_seconds = 600
-        state = await until_phase(spokes, "one", Phase.LOST, reasons.REMOTE_CLIENT_CREATION_FAILED)
+        state = await until_phase(
+            spokes, "one", Phase.LOST, access_errors.REMOTE_CLIENT_CREATION_FAILED
+        )
         with pytest.raises(AccessError, match="does not answer"):
             await live.client.list(NAMESPACES)
         assert "does not answer" in state.message
-        assert (await refusal(spokes, "one")).reason == reasons.REMOTE_CLIENT_CREATION_FAILED
+        assert (await refusal(spokes, "one")).reason == access_errors.REMOTE_CLIENT_CREATION_FAILED
 
         spoke.faults.latency_seconds = 0
         await until_phase(spokes, "one", Phase.UP)
@@ -127,7 +129,7 @@ async def test_another_cluster_behind_the_same_address_is_never_written_to(fleet
         await until(is_other, "the new cluster is known")
         with pytest.raises(AccessError, match="another cluster") as caught:
             await live.client.apply(CONFIG_MAPS, config_map())
-        assert caught.value.reason == reasons.REMOTE_CLUSTER_STALE
+        assert caught.value.reason == access_errors.REMOTE_CLUSTER_STALE
         other = await spokes.live(key("one"))
         assert other.client is not live.client
         assert spoke.objects[CONFIG_MAPS] == {}
@@ -153,7 +155,7 @@ async def test_a_spoke_that_refuses_the_token_is_not_up(fleet: Fleet) -> None:
     spoke.faults.tokens = {"another"}
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+        expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert "does not accept the credentials of access provider test" in state.message
         assert "sesame" not in state.message
@@ -177,7 +179,7 @@ async def test_a_profile_that_moves_leads_to_a_new_client(fleet: Fleet) -> None:
         assert moved.client is not live.client
         with pytest.raises(AccessError) as caught:
             await live.client.list(NAMESPACES)
-        assert caught.value.reason == reasons.REMOTE_CLUSTER_STALE
+        assert caught.value.reason == access_errors.REMOTE_CLUSTER_STALE
 
 
 async def test_a_failing_plugin_is_told_of_and_run_again_when_replaced(fleet: Fleet) -> None:
@@ -186,7 +188,7 @@ async def test_a_failing_plugin_is_told_of_and_run_again_when_replaced(fleet: Fl
     fleet.write_plugin("plugin", "#!/bin/sh\nexit 3\n")
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.ACCESS_PROVIDER_FAILED
+        expected = access_errors.ACCESS_PROVIDER_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert "failed with exit code 3" in state.message
 
@@ -200,7 +202,7 @@ async def test_an_unhealthy_profile_may_be_used_to_remove_things(fleet: Fleet) -
     fleet.put_profile("one", conditions=[])
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.CLUSTER_PROFILE_NOT_READY
+        expected = access_errors.CLUSTER_PROFILE_NOT_READY
         await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert "ClusterProfile fleet/one is not ready" in str(await refusal(spokes, "one"))
 
@@ -215,7 +217,7 @@ async def test_a_deleted_profile_may_be_used_to_remove_things(fleet: Fleet) -> N
     async with fleet.running() as spokes:
         await up(spokes, "one")
         fleet.hub.delete(PROFILES, key("one"))
-        await until_phase(spokes, "one", Phase.REFUSED, reasons.CLUSTER_PROFILE_NOT_FOUND)
+        await until_phase(spokes, "one", Phase.REFUSED, access_errors.CLUSTER_PROFILE_NOT_FOUND)
 
         live = await spokes.live(key("one"), even_unhealthy=True)
         assert (await live.client.list(NAMESPACES)).items
@@ -228,7 +230,7 @@ async def test_without_a_provider_file_there_are_no_spokes(fleet: Fleet) -> None
         spokes.use(key("one"), "test")
         error = await refusal(spokes, "one")
 
-    assert error.reason == reasons.MULTICLUSTER_DISABLED
+    assert error.reason == access_errors.MULTICLUSTER_DISABLED
     assert "set --clusterprofile-provider-file to enable" in str(error)
 
 

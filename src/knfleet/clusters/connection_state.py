@@ -5,14 +5,14 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from knfleet.access.reasons import (
+from knfleet.api.meta import ClusterName, Key
+from knfleet.clusters.access_errors import (
     ACCESS_PROVIDER_FAILED,
     REMOTE_CLIENT_CREATION_FAILED,
     REMOTE_CLUSTER_STALE,
     AccessError,
 )
-from knfleet.access.resolver import Access
-from knfleet.api.meta import ClusterName, Key
+from knfleet.clusters.access_resolver import Access
 from knfleet.kube.errors import (
     ConfigError,
     CredentialError,

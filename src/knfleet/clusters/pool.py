@@ -12,8 +12,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from knfleet.access.providers import ProviderFile
-from knfleet.access.reasons import (
+from knfleet.api.inventory import PROFILES, ClusterProfile
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import DecodeError, decode
+from knfleet.clusters.access_errors import (
     CLUSTER_PROFILE_NOT_FOUND,
     CLUSTER_PROFILE_UNAVAILABLE,
     MULTICLUSTER_DISABLED,
@@ -21,13 +23,11 @@ from knfleet.access.reasons import (
     AccessError,
     provider_closed,
 )
-from knfleet.access.resolver import Access, check_health, resolve
-from knfleet.access.setup import Setup, Timing
-from knfleet.access.spoke import Live, Spoke, not_yet_resolved
-from knfleet.access.states import SpokeState
-from knfleet.api.inventory import PROFILES, ClusterProfile
-from knfleet.api.meta import Key, Object
-from knfleet.api.schema import DecodeError, decode
+from knfleet.clusters.access_resolver import Access, check_health, resolve
+from knfleet.clusters.cluster import Live, Spoke, not_yet_resolved
+from knfleet.clusters.connection_state import SpokeState
+from knfleet.clusters.provider_file import ProviderFile
+from knfleet.clusters.timing import Setup, Timing
 from knfleet.kube import versions
 from knfleet.kube.auth.exec_process import run
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields

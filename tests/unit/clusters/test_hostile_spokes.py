@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, suppress
 import psutil
 import pytest
 
-from knfleet.access import reasons
-from knfleet.access.session import MEMORY_LIMIT_BYTES
-from knfleet.access.spokes import Spokes
-from knfleet.access.states import Phase
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
+from knfleet.clusters import access_errors
+from knfleet.clusters.connection import MEMORY_LIMIT_BYTES
+from knfleet.clusters.connection_state import Phase
+from knfleet.clusters.pool import Spokes
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
@@ -62,7 +62,7 @@ async def lose(spokes: Spokes, name: str) -> str:
     def is_given_up() -> bool:
         growth = used_bytes() - before
         assert growth < GROWTH_BYTES, f"the process grew by {growth / 2**20:.0f} MiB"
-        return state_of(spokes, name).reason == reasons.REMOTE_CLIENT_CREATION_FAILED
+        return state_of(spokes, name).reason == access_errors.REMOTE_CLIENT_CREATION_FAILED
 
     await until(is_given_up, f"{name} is given up")
     return state_of(spokes, name).message

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from knfleet.access.reasons import REMOTE_CLIENT_CREATION_FAILED, AccessError
 from knfleet.api.core import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -20,6 +19,7 @@ from knfleet.api.core import (
     VALIDATING_WEBHOOKS,
 )
 from knfleet.api.meta import Object, Resource
+from knfleet.clusters.access_errors import REMOTE_CLIENT_CREATION_FAILED, AccessError
 from knfleet.kube import versions
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadAnswer, Forbidden, KubeError, NotFound

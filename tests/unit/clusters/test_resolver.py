@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from knfleet.access import reasons
-from knfleet.access.providers import Provider
-from knfleet.access.reasons import AccessError
-from knfleet.access.resolver import (
+from knfleet.api.inventory import ClusterProfile
+from knfleet.api.schema import decode
+from knfleet.clusters import access_errors
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.access_resolver import (
     ADDITIONAL_ARGS,
     ADDITIONAL_ENVS,
     Access,
     check_health,
     resolve,
 )
-from knfleet.api.inventory import ClusterProfile
-from knfleet.api.schema import decode
+from knfleet.clusters.provider_file import Provider
 from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
 from knfleet.plugins import execcredential, permission
 from testbed.fakes.certificates import Authority
@@ -111,7 +111,7 @@ def test_an_empty_file_is_told():
     """The reason that the Knative Operator never gives."""
     error = refused(typed())
 
-    assert error.reason == reasons.ACCESS_PROVIDER_NOT_CONFIGURED
+    assert error.reason == access_errors.ACCESS_PROVIDER_NOT_CONFIGURED
     assert "cluster provider not configured" in str(error)
 
 
@@ -120,7 +120,7 @@ def test_a_profile_without_a_provider_that_we_know_is_unavailable():
     many = [Provider(f"provider{number:03}", EXEC) for number in range(200)]
     error = refused(typed(), *many)
 
-    assert error.reason == reasons.CLUSTER_PROFILE_UNAVAILABLE
+    assert error.reason == access_errors.CLUSTER_PROFILE_UNAVAILABLE
     assert 'no matching cluster accessor found for cluster profile "spoke1"' in str(error)
     assert "it offers test" in str(error)
     assert "provider007 and 192 more" in str(error)
@@ -132,7 +132,7 @@ def test_a_profile_without_providers_is_unavailable():
     del manifest["status"]["accessProviders"]
     error = refused(decode(manifest, ClusterProfile), TEST)
 
-    assert error.reason == reasons.CLUSTER_PROFILE_UNAVAILABLE
+    assert error.reason == access_errors.CLUSTER_PROFILE_UNAVAILABLE
     assert "it has no access provider" in str(error)
 
 
@@ -156,7 +156,7 @@ def test_a_bad_endpoint_is_refused_before_any_plugin_runs(fields: dict[str, Any]
     """The message names the profile and the field, and quotes no password."""
     error = refused(typed(**fields), TEST)
 
-    assert error.reason == reasons.REMOTE_CLIENT_CREATION_FAILED
+    assert error.reason == access_errors.REMOTE_CLIENT_CREATION_FAILED
     assert said in str(error)
     assert "secret" not in str(error)
 
@@ -167,7 +167,7 @@ def test_a_provider_without_a_cluster_has_no_server():
     manifest["status"]["accessProviders"] = [{"name": "test"}]
     error = refused(decode(manifest, ClusterProfile), TEST)
 
-    assert error.reason == reasons.REMOTE_CLIENT_CREATION_FAILED
+    assert error.reason == access_errors.REMOTE_CLIENT_CREATION_FAILED
     assert "server: it is missing" in str(error)
 
 
@@ -175,7 +175,7 @@ def test_a_bad_entry_of_the_file_is_told_to_whoever_needs_it():
     """With what to correct."""
     error = refused(typed(), Provider("test", problem="providers.json: provider 1 (test): bad"))
 
-    assert error.reason == reasons.ACCESS_PROVIDER_FAILED
+    assert error.reason == access_errors.ACCESS_PROVIDER_FAILED
     assert "failed to build config from ClusterProfile fleet/spoke1" in str(error)
     assert "providers.json: provider 1 (test): bad" in str(error)
 
@@ -254,7 +254,7 @@ def test_additions_that_are_none_are_refused(extensions: dict[str, Any]):
     strict = Provider("test", EXEC, args_policy="Append", env_policy="Replace")
     error = refused(extended(**extensions), strict)
 
-    assert error.reason == reasons.ACCESS_PROVIDER_FAILED
+    assert error.reason == access_errors.ACCESS_PROVIDER_FAILED
     assert "clusterprofiles.multicluster.x-k8s.io/exec/additional-" in str(error)
     assert resolve(extended(**extensions), [TEST]).plugin.args == ("--quiet",)
 
@@ -288,7 +288,7 @@ def test_a_profile_is_ready_only_when_its_manager_says_so(
     with pytest.raises(AccessError) as caught:
         check_health(typed(conditions=conditions))
 
-    assert caught.value.reason == reasons.CLUSTER_PROFILE_NOT_READY
+    assert caught.value.reason == access_errors.CLUSTER_PROFILE_NOT_READY
     assert "ClusterProfile fleet/spoke1 is not ready" in str(caught.value)
     assert said in str(caught.value)
 

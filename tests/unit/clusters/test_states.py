@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from knfleet.access import reasons
-from knfleet.access.login import ahead_seconds
-from knfleet.access.preflight import NEEDED, Rule, Seen, objection
-from knfleet.access.resolver import Access
-from knfleet.access.states import Phase, failure
 from knfleet.api.core import CLUSTER_ROLES, CRDS
 from knfleet.api.meta import Key
+from knfleet.clusters import access_errors
+from knfleet.clusters.access_resolver import Access
+from knfleet.clusters.connection_state import Phase, failure
+from knfleet.clusters.plugin_credentials import ahead_seconds
+from knfleet.clusters.preflight import NEEDED, Rule, Seen, objection
 from knfleet.kube.auth.credentials import Credential
 from knfleet.kube.auth.exec_plugin import ExecPlugin
 from knfleet.kube.endpoint import Endpoint
@@ -29,7 +29,7 @@ from knfleet.kube.errors import (
 
 ACCESS = Access(Endpoint("https://spoke.example"), ExecPlugin("/plugins/reader"), "reader")
 PROFILE = Key("fleet", "spoke1")
-FAILED, REMOTE = reasons.ACCESS_PROVIDER_FAILED, reasons.REMOTE_CLIENT_CREATION_FAILED
+FAILED, REMOTE = access_errors.ACCESS_PROVIDER_FAILED, access_errors.REMOTE_CLIENT_CREATION_FAILED
 
 
 @pytest.mark.parametrize(

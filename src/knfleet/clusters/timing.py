@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from knfleet.access.login import Programs
+from knfleet.clusters.plugin_credentials import Programs
 from knfleet.kube import versions
 from knfleet.kube.auth.exec_process import Run, run
 from knfleet.kube.client.options import SILENT, USER_AGENT, Observer

@@ -7,7 +7,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from knfleet.access.providers import stamp_of
+from knfleet.clusters.provider_file import stamp_of
 from knfleet.kube.auth.credentials import SKEW, Credential
 from knfleet.kube.auth.exec_plugin import ExecPlugin
 from knfleet.kube.auth.exec_process import Run, run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.access.providers import Provider, ProviderFile, ProviderFileError, parse
+from knfleet.clusters.provider_file import Provider, ProviderFile, ProviderFileError, parse
 
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/true"}
 

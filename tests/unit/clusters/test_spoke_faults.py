@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from knfleet.access import reasons
-from knfleet.access.reasons import AccessError
-from knfleet.access.spokemetrics import watch_spokes
-from knfleet.access.spokes import Policy
-from knfleet.access.states import Phase
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key
+from knfleet.clusters import access_errors
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.cluster_metrics import watch_spokes
+from knfleet.clusters.connection_state import Phase
+from knfleet.clusters.pool import Policy
 from knfleet.kube.cache.informer import Informer
 from knfleet.runtime.metrics import Metrics
 from testbed.fakes.certificates import Authority
@@ -58,7 +58,7 @@ async def test_a_bad_plugin_is_an_access_provider_that_failed(fleet: Fleet, name
     fleet.add_spoke("one")
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.ACCESS_PROVIDER_FAILED
+        expected = access_errors.ACCESS_PROVIDER_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert "failed to build config from ClusterProfile fleet/one" in state.message
         assert said in state.message
@@ -81,7 +81,7 @@ async def test_a_plugin_that_cannot_be_run_is_run_when_it_can(
     patient = replace(QUICK, retry=600.0, plugin_retry_limit=600.0)
     async with fleet.running(Policy(timing=patient)) as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.ACCESS_PROVIDER_FAILED
+        expected = access_errors.ACCESS_PROVIDER_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert said in state.message
 
@@ -98,7 +98,7 @@ async def test_a_hanging_plugin_is_told_of_while_it_hangs(fleet: Fleet) -> None:
         with pytest.raises(AccessError, match="plugin has not answered yet") as caught:
             await spokes.live(key("one"))
 
-    assert caught.value.reason == reasons.ACCESS_PROVIDER_FAILED
+    assert caught.value.reason == access_errors.ACCESS_PROVIDER_FAILED
 
 
 async def test_the_next_token_is_fetched_before_the_current_one_ends(fleet: Fleet) -> None:
@@ -129,7 +129,7 @@ async def test_a_wrong_ca_is_told_and_a_right_one_taken_up(fleet: Fleet) -> None
     fleet.put_profile("one", ca=Authority("other").pem)
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+        expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert "certificate-authority-data" in state.message
         assert spoke.requests == []
@@ -144,11 +144,11 @@ async def test_the_provider_file_is_followed(fleet: Fleet) -> None:
     fleet.write_providers()
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.ACCESS_PROVIDER_NOT_CONFIGURED
+        expected = access_errors.ACCESS_PROVIDER_NOT_CONFIGURED
         await until_phase(spokes, "one", Phase.REFUSED, expected)
 
         fleet.write_providers(other="plugin")
-        expected = reasons.CLUSTER_PROFILE_UNAVAILABLE
+        expected = access_errors.CLUSTER_PROFILE_UNAVAILABLE
         await until_phase(spokes, "one", Phase.REFUSED, expected)
 
         fleet.write_providers(test="plugin")
@@ -180,7 +180,7 @@ async def test_not_one_request_goes_to_a_place_that_the_profile_left(fleet: Flee
             await live.client.list(NAMESPACES)
         spoke.aim(access, None)
 
-        assert caught.value.reason == reasons.REMOTE_CLUSTER_STALE
+        assert caught.value.reason == access_errors.REMOTE_CLUSTER_STALE
         assert (await spokes.live(key("one"))).client is not live.client
 
 
@@ -250,7 +250,7 @@ async def test_a_watch_goes_on_when_the_spoke_is_back(fleet: Fleet) -> None:
 
             wire.refusing = True
             await wire.cut()
-            expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+            expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
             await until_phase(spokes, "one", Phase.LOST, expected)
             spoke.put(CONFIG_MAPS, CONFIG_MAP)
             wire.refusing = False
@@ -281,7 +281,7 @@ async def test_a_spoke_that_fails_is_lost_for_as_long_as_it_does(fleet: Fleet) -
         spokes.use(key("one"), "test")
         await until_phase(spokes, "one", Phase.UP)
         spoke.faults.fail = 10_000
-        await until_phase(spokes, "one", Phase.LOST, reasons.REMOTE_CLIENT_CREATION_FAILED)
+        await until_phase(spokes, "one", Phase.LOST, access_errors.REMOTE_CLIENT_CREATION_FAILED)
 
         spoke.faults.fail = 0
         await until_phase(spokes, "one", Phase.UP)
@@ -292,7 +292,7 @@ async def test_an_old_spoke_is_refused_but_can_be_cleaned(fleet: Fleet) -> None:
     fleet.add_spoke("one")
     async with fleet.running(Policy(timing=QUICK, minimum="v1.36.0")) as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+        expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
         assert "Kubernetes v1.35.0-fake is older than v1.36.0" in state.message
         with pytest.raises(AccessError, match="older than"):
@@ -321,7 +321,7 @@ async def test_profiles_may_come_later_than_we_do(fleet: Fleet) -> None:
     del fleet.hub.resources[PROFILES.group, PROFILES.version, PROFILES.plural]
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        missing = reasons.CLUSTER_PROFILE_NOT_FOUND
+        missing = access_errors.CLUSTER_PROFILE_NOT_FOUND
         state = await until_phase(spokes, "one", Phase.REFUSED, missing)
         assert "API is not installed" in state.message
 
@@ -345,7 +345,7 @@ async def test_profiles_that_may_not_be_read_are_unavailable(fleet: Fleet) -> No
     fleet.hub.faults.tokens = set()
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.CLUSTER_PROFILE_UNAVAILABLE
+        expected = access_errors.CLUSTER_PROFILE_UNAVAILABLE
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
 
     assert "failed to get ClusterProfile fleet/one: hub: GET" in state.message
@@ -358,7 +358,7 @@ async def test_a_profile_that_cannot_be_read_is_unavailable(fleet: Fleet) -> Non
     fleet.hub.put(PROFILES, broken)
     async with fleet.running() as spokes:
         spokes.use(key("one"), "test")
-        expected = reasons.CLUSTER_PROFILE_UNAVAILABLE
+        expected = access_errors.CLUSTER_PROFILE_UNAVAILABLE
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
 
     assert "spec: Expected `object`, got `int`" in state.message
@@ -392,7 +392,7 @@ async def test_after_the_signal_nobody_begins_anything_on_a_spoke(fleet: Fleet) 
         with pytest.raises(AccessError, match="cluster provider closed") as caught:
             await spokes.live(key("one"))
 
-    assert caught.value.reason == reasons.CLUSTER_PROVIDER_CLOSED
+    assert caught.value.reason == access_errors.CLUSTER_PROVIDER_CLOSED
     assert fleet.told == []
 
 
@@ -407,7 +407,7 @@ async def test_tries_and_runs_of_a_spoke_are_counted(fleet: Fleet) -> None:
         spokes.use(key("one"), "test")
         spokes.use(key("two"), "test")
         await until_phase(spokes, "one", Phase.UP)
-        expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+        expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
         await until_phase(spokes, "two", Phase.REFUSED, expected)
 
         text = (await metrics.scrape())[0].decode()
@@ -438,7 +438,7 @@ async def test_a_fault_of_ours_ends_one_spoke_and_no_other(fleet: Fleet) -> None
 
         spokes.on_change(stumble)
         spokes.use(key("one"), "test")
-        expected = reasons.REMOTE_CLIENT_CREATION_FAILED
+        expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
 
         assert "a fault of knfleet" in state.message

@@ -11,8 +11,17 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from knfleet.access.login import PluginRuns
-from knfleet.access.preflight import (
+from knfleet.api.meta import ClusterName, Key, Resource
+from knfleet.clusters.access_errors import (
+    ACCESS_PROVIDER_FAILED,
+    REMOTE_CLIENT_CREATION_FAILED,
+    AccessError,
+    provider_closed,
+)
+from knfleet.clusters.access_resolver import Access
+from knfleet.clusters.connection_state import Phase, Verdict, cluster_name, failure, replaced
+from knfleet.clusters.plugin_credentials import PluginRuns
+from knfleet.clusters.preflight import (
     KUBE_SYSTEM_PATH,
     Seen,
     kube_system_uid,
@@ -20,16 +29,7 @@ from knfleet.access.preflight import (
     objection,
     uid_in,
 )
-from knfleet.access.reasons import (
-    ACCESS_PROVIDER_FAILED,
-    REMOTE_CLIENT_CREATION_FAILED,
-    AccessError,
-    provider_closed,
-)
-from knfleet.access.resolver import Access
-from knfleet.access.setup import Setup
-from knfleet.access.states import Phase, Verdict, cluster_name, failure, replaced
-from knfleet.api.meta import ClusterName, Key, Resource
+from knfleet.clusters.timing import Setup
 from knfleet.kube.client.options import MIB, Use
 from knfleet.kube.client.probe import Pulse
 from knfleet.kube.client.retry import backoff

@@ -3,9 +3,9 @@
 How a spoke stands is told by `knative.gauges`, from its state; here is what only ever grows.
 """
 
-from knfleet.access.spokes import Spokes
-from knfleet.access.states import cluster_name
 from knfleet.api.meta import Key
+from knfleet.clusters.connection_state import cluster_name
+from knfleet.clusters.pool import Spokes
 from knfleet.runtime.metrics import Metrics
 
 

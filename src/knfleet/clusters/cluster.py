@@ -12,17 +12,24 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.access.reasons import (
+from knfleet.api.meta import ClusterName, Key
+from knfleet.clusters.access_errors import (
     CLUSTER_PROFILE_UNAVAILABLE,
     REMOTE_CLUSTER_STALE,
     AccessError,
     provider_closed,
 )
-from knfleet.access.resolver import Access
-from knfleet.access.session import Session
-from knfleet.access.setup import Setup
-from knfleet.access.states import Phase, SpokeState, Verdict, cluster_name, failure, stale
-from knfleet.api.meta import ClusterName, Key
+from knfleet.clusters.access_resolver import Access
+from knfleet.clusters.connection import Session
+from knfleet.clusters.connection_state import (
+    Phase,
+    SpokeState,
+    Verdict,
+    cluster_name,
+    failure,
+    stale,
+)
+from knfleet.clusters.timing import Setup
 from knfleet.kube.client.verbs import Client
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from knfleet.access.providers import Provider
-from knfleet.access.reasons import (
+from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, ClusterProfile, ProfileCluster
+from knfleet.clusters.access_errors import (
     ACCESS_PROVIDER_FAILED,
     ACCESS_PROVIDER_NOT_CONFIGURED,
     CLUSTER_PROFILE_NOT_READY,
@@ -19,7 +19,7 @@ from knfleet.access.reasons import (
     REMOTE_CLIENT_CREATION_FAILED,
     AccessError,
 )
-from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, ClusterProfile, ProfileCluster
+from knfleet.clusters.provider_file import Provider
 from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.auth.kubeconfig_entries import (
     EXEC_EXTENSION,

@@ -1,1 +1,0 @@
-"""From a ClusterProfile to a live connection: providers, resolution, spokes."""

@@ -1,0 +1,1 @@
+"""From a ClusterProfile to a live connection: `pool.ClusterPool` is the interface."""
