@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object
-from knfleet.knative.settings import LEASE
+from knfleet.operator.settings import LEASE
 from tests.chaos.evidence import Evidence, Taken, Write
 
 WRITING = ["create", "update", "patch", "delete", "deletecollection"]

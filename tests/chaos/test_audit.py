@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from knfleet.knative.settings import LEASE
+from knfleet.operator.settings import LEASE
 from tests.chaos.audit import Log, take_in
 from tests.chaos.evidence import Evidence, Taken, Write
 

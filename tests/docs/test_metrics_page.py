@@ -14,9 +14,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.clusters.cluster_metrics import SpokeMetrics
 from knfleet.clusters.connection_state import Phase, SpokeState
 from knfleet.clusters.pool import Spokes
-from knfleet.knative.controllers import count_conditions
-from knfleet.knative.gauges import Gauges
 from knfleet.kube import yaml
+from knfleet.operator.controller import count_conditions
+from knfleet.operator.resource_metrics import Gauges
 from knfleet.runtime.metrics import Metrics
 from tests.docs.pages import DOCS, ROOT
 

@@ -11,9 +11,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
 from knfleet.dev.contents import contents
-from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import KubeError
+from knfleet.operator.kinds import PAUSED, TRIGGER
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 from tests.support.expected import difference, members, serving_refs

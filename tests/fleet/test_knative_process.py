@@ -7,8 +7,8 @@ from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, NAMESPACES
 from knfleet.api.crd import definitions
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.knative.settings import LEASE
 from knfleet.kube.client.verbs import Client
+from knfleet.operator.settings import LEASE
 from testbed.clusters import Lent
 from testbed.operators import Hub, Operator
 from testbed.waiting import until

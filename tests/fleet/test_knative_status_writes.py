@@ -9,9 +9,9 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.apply.manifest_parts import part
 from knfleet.dev.node.annotations import HOLD
-from knfleet.knative.reporting import PROGRESS_SECONDS
 from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.errors import Conflict
+from knfleet.operator.status_writer import PROGRESS_SECONDS
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 

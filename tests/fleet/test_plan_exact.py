@@ -14,11 +14,11 @@ from knfleet.api.schema import decode
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.manifest_parts import items, part
 from knfleet.apply.refs import GroupKind, Ref
-from knfleet.knative.installation import Installation
-from knfleet.knative.rendering import Renderer
-from knfleet.knative.targets import LocalTargets
 from knfleet.kube.errors import NotFound
 from knfleet.kube.yaml import is_mapping
+from knfleet.operator.desired_objects import Renderer
+from knfleet.operator.installation import Installation
+from knfleet.operator.targets.targets import LocalTargets
 from knfleet.overview.differences import differences
 from knfleet.overview.images import images
 from knfleet.overview.planning import Planner

@@ -4,9 +4,9 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object
-from knfleet.knative.operator import Operator
-from knfleet.knative.settings import Settings
 from knfleet.kube.endpoint import Connection
+from knfleet.operator.main import Operator
+from knfleet.operator.settings import Settings
 from knfleet.runtime.leader.leader import Leader, LostLeadership
 from knfleet.runtime.manager import Manager
 from testbed.waiting import until

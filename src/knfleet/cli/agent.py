@@ -194,7 +194,7 @@ def check_name(name: str) -> None:
 
 def seconds(text: str) -> float:
     """How long a flag's duration is."""
-    from knfleet.knative.settings import SettingError, duration_seconds
+    from knfleet.operator.settings import SettingError, duration_seconds
 
     try:
         found = duration_seconds(text)

@@ -42,7 +42,7 @@ class Seconds(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Whole seconds, one at least."""
-        from knfleet.knative.settings import SettingError, duration_seconds
+        from knfleet.operator.settings import SettingError, duration_seconds
 
         text = str(value)
         try:

@@ -9,8 +9,8 @@ import click
 from knfleet.cli import operator
 from knfleet.cli.output import explained
 from knfleet.cli.web import settings_of
-from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
+from knfleet.operator.settings import SettingError
 from knfleet.release.errors import ReleaseError
 
 

@@ -10,8 +10,8 @@ import click
 
 from knfleet.cli.errors import remember
 from knfleet.cli.output import explained
-from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
+from knfleet.operator.settings import SettingError
 from knfleet.release.errors import ReleaseError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def command(
     A drop-in for the Knative Operator, with its flags and environment. Release files come from
     KO_DATA_PATH, or from what `knfleet bundle pull` got.
     """
-    from knfleet.knative.operator import build
+    from knfleet.operator.main import build
 
     start(partial(build, **prepared(kubeconfig, context, server, options)))
 
@@ -124,7 +124,7 @@ def prepared(
     """All that the flags and the environment say: connection, releases, settings, providers."""
     from msgspec.structs import replace
 
-    from knfleet.knative.settings import from_environment, poll_seconds
+    from knfleet.operator.settings import from_environment, poll_seconds
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.source.sources import cache_folder

@@ -93,7 +93,7 @@ def planner_for(hub: "Client", folder: Path, providers: Any) -> "Planner":
     """What makes plans with the release files of a folder."""
     import os
 
-    from knfleet.knative.rendering import Renderer
+    from knfleet.operator.desired_objects import Renderer
     from knfleet.overview.planning import Planner
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases

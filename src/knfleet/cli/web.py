@@ -8,8 +8,8 @@ import click
 from knfleet.cli.fleet import connection_of
 from knfleet.cli.output import explained
 from knfleet.clusters.provider_file import ProviderFileError
-from knfleet.knative.settings import SettingError
 from knfleet.kube.errors import KubeError
+from knfleet.operator.settings import SettingError
 from knfleet.release.errors import ReleaseError
 
 if TYPE_CHECKING:

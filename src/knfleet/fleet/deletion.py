@@ -30,8 +30,8 @@ from knfleet.fleet.grants import created_for
 from knfleet.fleet.health import as_moment
 from knfleet.fleet.parts import Parts, patch_cluster, plain, remove
 from knfleet.fleet.registration import Registration
-from knfleet.knative.settings import SettingError, duration_seconds
 from knfleet.kube.errors import Conflict, NotFound
+from knfleet.operator.settings import SettingError, duration_seconds
 from knfleet.runtime.controller import Again
 
 KINDS = (ADDONS, WORKS)

@@ -9,9 +9,9 @@ from knfleet.api.fleetcrds import HUB_DEFINITIONS, hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.fleet.process import Fleet, FleetOptions, join
-from knfleet.knative.operator import Once, Operator
-from knfleet.knative.settings import Settings
 from knfleet.kube.endpoint import Connection
+from knfleet.operator.main import Once, Operator
+from knfleet.operator.settings import Settings
 from knfleet.release.releases import Releases
 from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager

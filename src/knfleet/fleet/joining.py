@@ -34,7 +34,7 @@ from knfleet.fleet.deploying import (
 from knfleet.fleet.grants import READ, rule
 from knfleet.fleet.installing import named
 from knfleet.fleet.rights import RBAC_GROUP
-from knfleet.knative.rights import local_rules
+from knfleet.operator.rights import local_rules
 
 AGENT = "klusterlet-registration-agent"
 SINGLETON = "klusterlet-agent"

@@ -9,7 +9,7 @@ from knfleet.api.cluster import GROUP, LEASE_NAME, REGISTER_GROUP
 from knfleet.api.hub import CLUSTER_MANAGER
 from knfleet.api.meta import Object
 from knfleet.fleet.grants import ACCESS_SECRET, READ, rule
-from knfleet.knative import rights as knative
+from knfleet.operator import rights as knative
 
 HUB_ROLE = "knfleet:hub"
 TOKENS_ROLE = "knfleet:profile-tokens"

@@ -22,9 +22,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import Why
 from knfleet.clusters.anchor import Root
-from knfleet.knative.kinds import profile_of
-from knfleet.knative.targets import inventory_key
 from knfleet.kube.client.verbs import Client
+from knfleet.operator.kinds import profile_of
+from knfleet.operator.targets.targets import inventory_key
 from knfleet.overview.model import ClusterRow, InstallRow, Stand
 from knfleet.overview.progress import progress_of
 from knfleet.overview.reading import STUCK, install_row

@@ -21,11 +21,11 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
 from knfleet.fleet.diagnosis import diagnose
 from knfleet.fleet.examining import look_at_hub
-from knfleet.knative.tombstones import SELECTOR
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.kube.secret_text import clean
 from knfleet.kube.yaml import dump_all
+from knfleet.operator.uninstall.tombstones import SELECTOR
 from knfleet.overview.model import Fleet
 from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.overview.redaction import clean_log, redacted

@@ -17,9 +17,9 @@ from knfleet.apply.plan.steps import Step, Verdict
 from knfleet.apply.refs import Ref
 from knfleet.clusters.preflight import kube_system_uid
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.knative.rendering import Renderer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
+from knfleet.operator.desired_objects import Renderer
 from knfleet.overview.differences import FieldChange, differences
 from knfleet.overview.planning import HUB_SECONDS, told
 from knfleet.overview.prospects import KINDS, Prospect, Subject, prospect

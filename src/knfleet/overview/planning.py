@@ -24,12 +24,12 @@ from knfleet.apply.refs import Ref
 from knfleet.clusters.anchor import AnchorError
 from knfleet.clusters.preflight import kube_system_uid
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.knative.claims import holder, same
-from knfleet.knative.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
-from knfleet.knative.messages import denials_text, losses_text
-from knfleet.knative.rendering import Renderer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
+from knfleet.operator.desired_objects import Renderer
+from knfleet.operator.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
+from knfleet.operator.messages import denials_text, losses_text
+from knfleet.operator.targets.target_claims import holder, same
 from knfleet.overview.differences import FieldChange, differences
 from knfleet.overview.images import images
 from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem, Seal, ordered

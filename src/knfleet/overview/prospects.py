@@ -23,14 +23,14 @@ from knfleet.apply.plan.prune import Member, Pruning, losses, prune
 from knfleet.apply.plan.steps import Plan
 from knfleet.apply.refs import Ref
 from knfleet.clusters.anchor import Anchors
-from knfleet.knative.eventing import EVENTING
-from knfleet.knative.kinds import Kind, profile_of, uid_of, was_installed
-from knfleet.knative.rendering import Renderer, Rendering
-from knfleet.knative.serving import SERVING
-from knfleet.knative.spokes import root_of
-from knfleet.knative.targets import inventory_key
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
+from knfleet.operator.desired_objects import Renderer, Rendering
+from knfleet.operator.eventing import EVENTING
+from knfleet.operator.kinds import Kind, profile_of, uid_of, was_installed
+from knfleet.operator.serving import SERVING
+from knfleet.operator.targets.spoke_targets import root_of
+from knfleet.operator.targets.targets import inventory_key
 from knfleet.release.upgrade_path import check_migration
 from knfleet.render.pipeline import Need
 

@@ -19,9 +19,9 @@ from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
-from knfleet.knative.kinds import is_deleting, is_paused, profile_of, uid_of
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
+from knfleet.operator.kinds import is_deleting, is_paused, profile_of, uid_of
 from knfleet.overview.model import (
     ClusterRow,
     Fleet,

@@ -7,9 +7,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.apply.act.refusals import reason_of
 from knfleet.apply.change_set import Why
 from knfleet.apply.manifest_parts import part
-from knfleet.knative.kinds import Kind
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
+from knfleet.operator.kinds import Kind
 from knfleet.overview.naming import KINDS as KIND_WORDS
 from knfleet.overview.nearest import meant
 from knfleet.overview.prospects import KINDS, Subject

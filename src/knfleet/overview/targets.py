@@ -26,12 +26,12 @@ from knfleet.clusters.connection_state import RETRY, RETRY_PLUGIN, cluster_name,
 from knfleet.clusters.preflight import kube_system_uid, server_version
 from knfleet.clusters.provider_file import Provider, ProviderFile
 from knfleet.fleet.builtin import BuiltInProviders
-from knfleet.knative.kinds import profile_of
-from knfleet.knative.spokes import check_uid
-from knfleet.knative.targets import TargetError
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
+from knfleet.operator.kinds import profile_of
+from knfleet.operator.targets.spoke_targets import check_uid
+from knfleet.operator.targets.targets import TargetError
 from knfleet.overview.nearest import meant
 
 PROVIDER_FILE_VARIABLE = "KNFLEET_CLUSTERPROFILE_PROVIDER_FILE"

@@ -17,9 +17,9 @@ from knfleet.api.core import (
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_parts import items, part
 from knfleet.apply.observe.readiness import State, conditions, health, is_true
-from knfleet.knative.kinds import uid_of
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
+from knfleet.operator.kinds import uid_of
 from knfleet.overview.model import Stand
 
 WORKLOADS = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS)

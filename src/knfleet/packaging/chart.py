@@ -12,8 +12,8 @@ from pathlib import Path
 from knfleet import __version__
 from knfleet.api.crd import definitions
 from knfleet.api.meta import Object
-from knfleet.knative import rights
 from knfleet.kube.yaml import dump_all
+from knfleet.operator import rights
 from knfleet.packaging import objects
 from knfleet.packaging.install import Install
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet import __version__
-from knfleet.knative.settings import NAMESPACE
+from knfleet.operator.settings import NAMESPACE
 
 IMAGE = f"knfleet:{__version__}"
 POLL_INTERVAL = "10s"

@@ -12,8 +12,8 @@ from knfleet.api.crd import definitions
 from knfleet.api.meta import Object
 from knfleet.fleet.deploying import network_policy
 from knfleet.fleet.profile_use import PROFILE_USE
-from knfleet.knative import rights
-from knfleet.knative.settings import HEALTH_PORT, METRICS_PORT
+from knfleet.operator import rights
+from knfleet.operator.settings import HEALTH_PORT, METRICS_PORT
 from knfleet.packaging.install import Install, mount_path
 from knfleet.runtime.leader.lease_rules import Timing
 

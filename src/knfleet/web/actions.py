@@ -12,9 +12,9 @@ from knfleet.api.conditions import timestamp
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import part
-from knfleet.knative.kinds import PAUSED, TRIGGER
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, KubeError
+from knfleet.operator.kinds import PAUSED, TRIGGER
 from knfleet.runtime.events.series import EventLog, Happening, Regarding, Series, event_name
 from knfleet.runtime.logs import log
 from knfleet.web.versions import next_steps

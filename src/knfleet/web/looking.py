@@ -14,10 +14,10 @@ from msgspec import Struct
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.knative.kinds import profile_of, uid_of
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError
+from knfleet.operator.kinds import profile_of, uid_of
 from knfleet.overview.chain import Chain, chain_of, opened
 from knfleet.overview.model import ClusterRow, Fleet
 from knfleet.overview.targets import target_of

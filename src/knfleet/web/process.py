@@ -15,11 +15,11 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.fleet.hub import Hub, HubSettings
-from knfleet.knative.operator import Once, Operator
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
+from knfleet.operator.main import Once, Operator
 from knfleet.release.releases import Releases
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager

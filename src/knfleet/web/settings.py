@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.knative.settings import SettingError
+from knfleet.operator.settings import SettingError
 
 PORT = 8787
 IDLE_SECONDS = 1800.0

@@ -26,10 +26,10 @@ from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.change_set import Denial, Failure, Why
 from knfleet.apply.refs import Ref
-from knfleet.knative.messages import failure_text
-from knfleet.knative.status import Statement
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
+from knfleet.operator.messages import failure_text
+from knfleet.operator.status_builder import Statement
 from knfleet.overview.chain import Chain, chain_of, opened
 from knfleet.overview.reading import cluster_row
 from knfleet.overview.workloads import pod_message

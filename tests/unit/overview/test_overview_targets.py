@@ -10,8 +10,8 @@ from knfleet.api.meta import Object
 from knfleet.clusters import access_errors
 from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.provider_file import ProviderFile, ProviderFileError
-from knfleet.knative.kinds import TARGET_UID
 from knfleet.kube.client.verbs import Client
+from knfleet.operator.kinds import TARGET_UID
 from knfleet.overview.targets import (
     CONTEXT_VARIABLE,
     PROVIDER_FILE_VARIABLE,

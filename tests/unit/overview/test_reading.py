@@ -10,8 +10,8 @@ from knfleet.api.knative import EVENTINGS
 from knfleet.api.meta import Object
 from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.refs import Ref
-from knfleet.knative.kinds import PAUSED
-from knfleet.knative.messages import waiting_text
+from knfleet.operator.kinds import PAUSED
+from knfleet.operator.messages import waiting_text
 from knfleet.overview.model import Fleet, Progress
 from knfleet.overview.reading import HubObjects, fleet_of
 from tests.support.overview_samples import THEN, condition, install, managed, profile

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from knfleet.api.meta import Object
 from knfleet.cli.main import knfleet
-from knfleet.knative.rights import INSTALLED, hub_rules, namespace_rules
 from knfleet.kube.yaml import load_all
+from knfleet.operator.rights import INSTALLED, hub_rules, namespace_rules
 from knfleet.packaging.install import Install, InstallError, Plugin, check
 from knfleet.packaging.objects import everything
 from knfleet.release.source.sources import GoModule

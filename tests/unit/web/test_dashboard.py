@@ -10,7 +10,7 @@ import pytest
 from knfleet.api.core import EVENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.knative.kinds import PAUSED, TRIGGER
+from knfleet.operator.kinds import PAUSED, TRIGGER
 from knfleet.web.server import CONNECTIONS, PER_ADDRESS
 from knfleet.web.sessions import STREAMS
 from knfleet.web.settings import WebSettings

@@ -1,1 +1,0 @@
-"""The two controllers that install Knative: from a custom resource to a cluster that matches it."""

@@ -1,0 +1,115 @@
+"""What this process remembers of one custom resource between passes."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from knfleet.api.knative import KnativeStatus
+from knfleet.api.meta import Object
+from knfleet.apply.observe.readiness import Summary
+from knfleet.operator.installation import Installation
+from knfleet.operator.kinds import TRIGGER, annotations_of, uid_of
+from knfleet.operator.messages import workloads
+from knfleet.operator.status_builder import same, status_of
+from knfleet.runtime.manager import Lifetime
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 15.0
+FIRST_JOBS_SECONDS = 120.0
+"""How long Jobs of a first installation may take when everything else works."""
+REMEMBERED = 8
+
+
+class Interrupted(Exception):
+    """A pass was cut off, because its target is not what it was."""
+
+
+class Record:
+    """The memory of one custom resource."""
+
+    def __init__(self, manifest: Object) -> None:
+        self.uid = uid_of(manifest)
+        self.manifest = manifest
+        """The custom resource as it was first seen."""
+        self.trigger = trigger_of(manifest)
+        self.said: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
+        """What was written of late; the last may be on its way."""
+        self.written_at = float("-inf")
+        """When the status was last written, by the loop's clock."""
+        self.is_disputed = False
+        """Whether somebody else wrote the status since."""
+        self.installation: Installation | None = None
+        self.lifetime: Lifetime | None = None
+        self.limit: asyncio.Timeout | None = None
+        """Of the pass that is under way."""
+        self.failures = 0
+        self.announced = ""
+        """The version whose installation was said to have begun."""
+        self.works_since: float | None = None
+        """When all workloads of a first installation were ready, by the loop's clock."""
+        self.told: set[str] = set()
+        """What was said once, and need not be said again."""
+
+    @property
+    def status(self) -> KnativeStatus:
+        """What was last written, or is being written."""
+        return self.said[-1]
+
+    def has_said(self, status: KnativeStatus) -> bool:
+        """Whether a status is one of ours: watches tell of a write when the next is under way."""
+        return any(same(status, each) for each in self.said)
+
+    def retry_seconds(self) -> float:
+        """How long to wait after one more failure: longer each time, as causes go unseen."""
+        self.failures += 1
+        doubled = FIRST_RETRY_SECONDS * 2.0 ** min(self.failures - 1, 16)
+        return min(LONGEST_RETRY_SECONDS, doubled)
+
+    def is_news(self, text: str) -> bool:
+        """Whether something is said for the first time."""
+        known = text in self.told
+        self.told.add(text)
+        return not known
+
+    def is_triggered(self, manifest: Object) -> bool:
+        """Whether somebody asks for a pass that believes nothing; once for each asking."""
+        before, self.trigger = self.trigger, trigger_of(manifest)
+        return self.trigger != before
+
+    def leaves_time(self, summary: Summary, now: float) -> bool:
+        """Whether Jobs of a first installation need not be complete yet."""
+        if self.works_since is None and workloads(summary).is_ready:
+            self.works_since = now
+        return self.works_since is None or now < self.works_since + FIRST_JOBS_SECONDS
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncGenerator[None]:
+        """Something that `interrupt` can cut off, which raises `Interrupted`."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self.limit = limit
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise Interrupted from None
+            raise
+        finally:
+            self.limit = None
+
+    def interrupt(self) -> None:
+        """Cut off the pass that is under way: what it waits for may never come."""
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(0)
+
+    def end(self) -> None:
+        """Stop watching and repairing."""
+        if self.lifetime is not None:
+            self.lifetime.end()
+        self.installation, self.lifetime = None, None
+
+
+def trigger_of(manifest: Object) -> str:
+    """What was last written to have everything compared."""
+    return annotations_of(manifest).get(TRIGGER, "")

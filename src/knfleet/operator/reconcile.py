@@ -1,0 +1,350 @@
+"""One pass over one custom resource: make its target match it, and say how it stands.
+
+    decode → may it migrate → target → release and rendering → apply → readiness → prune
+
+Each step hands a value to the next; the first that cannot ends the pass, and its words become a
+condition. A pass may be cut off anywhere and begun again. When nothing changed, it asks the target
+nothing and writes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from knfleet.api.knative import Knative
+from knfleet.api.meta import Key, Object, Request
+from knfleet.api.schema import DecodeError, decode
+from knfleet.apply.change_set import ChangeSet
+from knfleet.apply.observe.readiness import Summary
+from knfleet.apply.refs import Ref
+from knfleet.clusters.access_errors import AccessError
+from knfleet.clusters.anchor import AnchorError, OtherHub
+from knfleet.kube.cache.informer import Informer
+from knfleet.kube.errors import Conflict, KubeError, NetworkError
+from knfleet.operator import messages
+from knfleet.operator.desired_objects import Renderer, Rendering
+from knfleet.operator.installation_record import Interrupted, Record
+from knfleet.operator.installation_registry import AT_ONCE_SECONDS, Installations
+from knfleet.operator.kinds import (
+    BY_PLACE,
+    PAUSED,
+    Kind,
+    is_deleting,
+    is_paused,
+    place_of,
+    profile_of,
+    uid_of,
+)
+from knfleet.operator.settings import POLL_SECONDS
+from knfleet.operator.status_builder import Statement, status_of
+from knfleet.operator.status_writer import Reporter
+from knfleet.operator.targets.target_claims import holder, same
+from knfleet.operator.targets.targets import Target, TargetError, Targets
+from knfleet.operator.uninstall.tombstones import Tombstones
+from knfleet.operator.uninstall.uninstall import Uninstaller
+from knfleet.release.errors import BadManifest, FetchFailed, NotEligible, ReleaseError
+from knfleet.release.upgrade_path import check_migration
+from knfleet.render.errors import RenderError
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+RELEASE_SECONDS = 60.0
+"""When to look again for release files that are not there."""
+GATED_SECONDS = 1.0
+"""When to look again whether a webhook answers, beyond what watches tell."""
+REFUSED_SECONDS = 30.0
+"""When to look again whether another hub has given up its place."""
+
+
+def utc_now() -> datetime:
+    """The time of conditions."""
+    return datetime.now(UTC)
+
+
+class Reconciler:
+    """Makes targets match the custom resources of one kind."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        resources: Informer,
+        *,
+        renderer: Renderer,
+        installations: Installations,
+        tombstones: Tombstones,
+        poll_seconds: float = POLL_SECONDS,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.kind = kind
+        self.resources = resources
+        self.installations = installations
+        self.targets: Targets = installations.targets
+        self.renderer = renderer
+        self.reporter: Reporter = installations.reporter
+        self.poll_seconds = poll_seconds
+        self.now = now
+        self.uninstaller = Uninstaller(
+            kind, installations, releases=renderer.releases, tombstones=tombstones, now=now
+        )
+        self.finalizers = self.uninstaller.finalizers
+        self.records: dict[Key, Record] = {}
+        self.claimed: set[str] = set()
+
+    async def reconcile(self, request: Request) -> Again:
+        """Bring one custom resource a step further, when it is its turn."""
+        async with self.installations.turns.turn():
+            return await self.look_at(request)
+
+    async def look_at(self, request: Request) -> Again:
+        """The same, now."""
+        manifest = self.resources.get(request.key)
+        if manifest is None:
+            self.forget(request.key)
+            return Again.never()
+        record = self.record(manifest)
+        record.is_disputed = not record.has_said(status_of(manifest))
+        if record.is_triggered(manifest):
+            self.recheck(record, manifest)
+        first = self.first(manifest)
+        try:
+            if is_deleting(manifest):
+                said = self.statement(record, manifest)
+                owns = same(first, manifest)
+                return await self.uninstaller.remove(record, manifest, said, owns=owns)
+            if not same(first, manifest):
+                return await self.refuse(record, manifest, first)
+            self.claimed.add(record.uid)
+            if is_paused(manifest):
+                return await self.pause(record, manifest)
+            return await self.install(record, await self.finalizers.add(manifest))
+        except Conflict:
+            # Somebody wrote the custom resource meanwhile; what they wrote is on its way here.
+            return Again.after(AT_ONCE_SECONDS)
+
+    def record(self, manifest: Object) -> Record:
+        """What is remembered of a custom resource; another one of the same name is a new one."""
+        key = Key.of(manifest)
+        record = self.records.get(key)
+        if record is None or record.uid != uid_of(manifest):
+            self.forget(key)
+            record = self.records[key] = Record(manifest)
+        return record
+
+    def forget(self, key: Key) -> None:
+        """A custom resource is gone."""
+        record = self.records.pop(key, None)
+        if record is not None:
+            self.claimed.discard(record.uid)
+            record.end()
+            self.targets.leave(record.manifest)
+
+    def recheck(self, record: Record, manifest: Object) -> None:
+        """Believe nothing of what is remembered of the target."""
+        log.info("comparing everything with the target")
+        self.targets.forget(manifest)
+        if record.installation is not None:
+            record.installation.recheck()
+
+    def first(self, manifest: Object) -> Object:
+        """The custom resource that may install where this one wants to."""
+        return holder(
+            manifest,
+            self.resources.by_index(BY_PLACE, place_of(manifest)),
+            finalizer=self.kind.finalizer,
+            claimed=self.claimed,
+        )
+
+    async def refuse(self, record: Record, manifest: Object, first: Object) -> Again:
+        """Say that another one is first; nothing is installed."""
+        said = self.statement(record, manifest)
+        said.refused(
+            f"{self.kind.resource.kind} {Key.of(first)} installs {self.kind.title} on this target"
+            " already, and there can be only one; delete this one, or delete that one: then this"
+            " one takes its place"
+        )
+        await self.reporter.report(record, manifest, said)
+        return Again.never()
+
+    async def pause(self, record: Record, manifest: Object) -> Again:
+        """Leave the target alone, and say so: nothing is installed, upgraded or repaired."""
+        record.end()
+        # What is asked for meanwhile is not looked at, so the generation stays the last one seen.
+        said = Statement(record.status, record.status.observed_generation, self.now())
+        said.paused(
+            f"the annotation {PAUSED} is true: nothing is installed, upgraded or repaired;"
+            " remove it, and work goes on"
+        )
+        await self.reporter.report(record, manifest, said)
+        return Again.never()
+
+    async def install(self, record: Record, manifest: Object) -> Again:
+        """Make the target match, as far as that goes now; say how far it went."""
+        said = self.statement(record, manifest)
+        try:
+            async with record.limited():
+                again = await self.proceed(record, manifest, said)
+        except (Interrupted, AccessError):
+            again = self.after_failure(record, manifest, said, "")
+        except NotEligible as error:
+            said.not_eligible(str(error))
+            again = Again.never()
+        except TargetError as error:
+            again = self.lost(record, said, error)
+        except OtherHub as error:
+            record.end()
+            said.resolved()
+            said.refused(str(error))
+            again = Again.after(REFUSED_SECONDS)
+        except (ReleaseError, RenderError, DecodeError, AnchorError) as error:
+            said.failed(str(error))
+            again = self.after_bad_input(record, error)
+        except KubeError as error:
+            if isinstance(error, NetworkError) and profile_of(manifest) is None:
+                raise
+            again = self.after_failure(record, manifest, said, str(error))
+        wait = await self.reporter.report(record, manifest, said)
+        return again.within(wait) if wait else again
+
+    def lost(self, record: Record, said: Statement, error: TargetError) -> Again:
+        """Say that the target cannot be used; of all else, what was last known stays said."""
+        # When it is back, everything there is looked at anew.
+        record.end()
+        said.not_resolved(error.reason, str(error))
+        return Again.after(self.poll_seconds)
+
+    def after_failure(
+        self, record: Record, manifest: Object, said: Statement, problem: str
+    ) -> Again:
+        """Say what failed, if anything; or, when the target itself is in trouble, that alone."""
+        trouble = self.targets.trouble(manifest)
+        if trouble is not None:
+            return self.lost(record, said, trouble)
+        if problem:
+            said.failed(problem)
+        return Again.after(record.retry_seconds())
+
+    async def proceed(self, record: Record, manifest: Object, said: Statement) -> Again:
+        """The steps of a pass."""
+        cr = decode(manifest, self.kind.type)
+        self.check_migration(cr, record.status.version)
+        said.eligible()
+        self.reporter.tell_policy(record, manifest)
+        target = await self.resolve(record, manifest, cr)
+        said.resolved()
+        installation = self.installations.of(record, manifest, target)
+        rendering = await self.renderer.render(cr, installation)
+        self.reporter.tell_warnings(record, manifest, rendering)
+        if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
+            raise BadManifest(messages.losses_text(rendering.shortfall, lost))
+        if rendering.version not in (said.status.version, record.announced):
+            said.installing(f"applying {len(rendering.objects)} objects of {rendering.version}")
+            await self.reporter.report(record, manifest, said)
+            record.announced = rendering.version
+        changes = await installation.apply(rendering.objects)
+        self.reporter.tell_changes(record, manifest, changes)
+        if changes.failures:
+            advice = self.kind.advice(cr, changes.failures)
+            problem = advice + messages.failure_text(changes.failures)
+            return self.after_failure(record, manifest, said, problem)
+        said.applied(rendering.paths)
+        summary = await installation.summary(rendering.objects)
+        if summary is None and (trouble := self.targets.trouble(manifest)) is not None:
+            raise trouble
+        early = summary is not None and self.are_early(record, summary, rendering)
+        if not self.judge(said, changes, summary, rendering, wait=not early):
+            if summary is None or changes.pending:
+                return Again.after(GATED_SECONDS)
+            return Again.never() if target.root is None else Again.after(self.poll_seconds)
+        said.succeeded(rendering.version)
+        record.failures = 0
+        await self.reporter.report(record, manifest, said)
+        installation.watch_all()
+        if early:
+            # Their end causes a pass.
+            return Again.after(self.poll_seconds)
+        return await self.prune(record, manifest, said)
+
+    async def resolve(self, record: Record, manifest: Object, cr: Knative) -> Target:
+        """The target; the first time, what is to be rendered for it is read meanwhile."""
+        if record.installation is not None:
+            return await self.targets.resolve(manifest)
+        target, _ = await asyncio.gather(self.targets.resolve(manifest), self.renderer.warm(cr))
+        return target
+
+    def are_early(self, record: Record, summary: Summary, rendering: Rendering) -> bool:
+        """Whether Jobs are under way that have nothing to migrate, since nothing was there before.
+
+        Everything works without them, so a first installation does not wait for their end, but
+        when they take long, something is wrong.
+        """
+        installation = record.installation
+        assert installation is not None
+        is_first = installation.is_first and record.status.version in ("", rendering.version)
+        if not is_first or not messages.jobs(summary).waiting:
+            return False
+        return record.leaves_time(summary, asyncio.get_running_loop().time())
+
+    def judge(
+        self,
+        said: Statement,
+        changes: ChangeSet,
+        summary: Summary | None,
+        rendering: Rendering,
+        *,
+        wait: bool = True,
+    ) -> bool:
+        """Say how the objects are that were applied; whether everything works.
+
+        With `wait`, Jobs must be complete for that.
+        """
+        if summary is None:
+            said.not_seen()
+            return False
+        workloads, jobs = messages.workloads(summary), messages.jobs(summary)
+        if workloads.is_ready:
+            said.available()
+        else:
+            order = map(Ref.of, rendering.objects)
+            said.waiting(messages.waiting_text(workloads, order))
+        if jobs.failed:
+            failed = "; ".join(map(str, jobs.failed))
+            said.failed(f"{failed}; delete the Job, and it runs again")
+        elif changes.pending:
+            said.installing(messages.pending_text(changes.pending))
+        elif jobs.waiting and wait:
+            said.installing("; ".join(map(str, jobs.waiting)))
+        are_done = jobs.is_ready if wait else not jobs.failed
+        return workloads.is_ready and are_done and changes.settled
+
+    async def prune(self, record: Record, manifest: Object, said: Statement) -> Again:
+        """Delete what an earlier release or setting has left, now that the new one works."""
+        installation = record.installation
+        assert installation is not None
+        assert installation.rendering is not None
+        changes = await installation.prune(installation.rendering.objects)
+        self.reporter.tell_pruned(manifest, changes)
+        if changes.settled:
+            return Again.never()
+        problem = f"{messages.left_text(changes)} of what was installed before"
+        return self.after_failure(record, manifest, said, problem)
+
+    def check_migration(self, cr: Knative, installed: str) -> None:
+        """Raise `NotEligible` unless the installed version may become the wanted one."""
+        wanted = self.renderer.releases.target(cr)
+        check_migration(installed, wanted, kind=self.kind.resource.kind)
+
+    def after_bad_input(self, record: Record, error: Exception) -> Again:
+        """When to look again at what cannot be installed as it is."""
+        if isinstance(error, FetchFailed):
+            return Again.after(record.retry_seconds())
+        if isinstance(error, AnchorError):
+            return Again.after(REFUSED_SECONDS)
+        # Files may be mended without anybody telling; a custom resource is not.
+        return Again.after(RELEASE_SECONDS) if isinstance(error, ReleaseError) else Again.never()
+
+    def statement(self, record: Record, manifest: Object) -> Statement:
+        """What is to be said, beginning with what was said last."""
+        generation: int = manifest["metadata"].get("generation", 0)
+        said = Statement(record.status, generation, self.now())
+        said.not_paused()
+        return said

@@ -1,0 +1,22 @@
+"""Knative Serving: what is special about installing it."""
+
+from collections.abc import Sequence
+
+from knfleet.api.knative import Knative, KnativeServing
+from knfleet.apply.change_set import Failure, Why
+from knfleet.operator.kinds import Kind
+
+ISTIO_GROUPS = frozenset({"networking.istio.io", "security.istio.io"})
+
+
+def istio_advice(cr: Knative, failures: Sequence[Failure]) -> str:
+    """Istio is assumed when no ingress is named, and often it is not there."""
+    missing = any(
+        each.why == Why.UNKNOWN_KIND and each.ref.group in ISTIO_GROUPS for each in failures
+    )
+    if not missing or not isinstance(cr, KnativeServing):
+        return ""
+    return "please install istio or disable the istio ingress plugin: "
+
+
+SERVING = Kind(KnativeServing, "Knative Serving", istio_advice)

@@ -1,0 +1,1 @@
+"""Which cluster a custom resource installs on: the hub, or a spoke."""

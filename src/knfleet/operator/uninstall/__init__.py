@@ -1,0 +1,1 @@
+"""Removing an installation, its finalizer, and what lost spokes still have."""

@@ -1,0 +1,218 @@
+"""Removing what a custom resource has installed, wherever that is, and then letting it go.
+
+It goes on after any restart, because everything that it needs is on the hub and on the target. What
+holds it up is said in a condition, with what to do. A target that is lost is waited for; whoever
+knows better says so by an annotation, and then a tombstone remembers what to clean up.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from knfleet.api.conditions import timestamp
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import DecodeError, decode
+from knfleet.apply.change_set import ChangeSet
+from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, CLUSTER_PROFILE_NOT_READY
+from knfleet.clusters.anchor import AnchorError, Anchors, OtherHub
+from knfleet.kube.errors import KubeError, NetworkError
+from knfleet.operator import messages
+from knfleet.operator.installation import Installation
+from knfleet.operator.installation_record import Interrupted, Record
+from knfleet.operator.installation_registry import Installations
+from knfleet.operator.kinds import (
+    ON_LOST_TARGET,
+    ORPHAN,
+    TARGET_UID,
+    Kind,
+    annotations_of,
+    policy_problem,
+    profile_of,
+    was_installed,
+)
+from knfleet.operator.status_builder import Statement
+from knfleet.operator.status_writer import Reporter
+from knfleet.operator.targets.targets import TargetError, Targets
+from knfleet.operator.uninstall.finalizer import (
+    Finalizers,
+    delete_parent,
+    legacy_objects,
+    uninstall,
+)
+from knfleet.operator.uninstall.tombstones import Tombstone, Tombstones
+from knfleet.release.releases import Releases
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+
+class Uninstaller:
+    """Removes what custom resources of one kind have installed."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        installations: Installations,
+        *,
+        releases: Releases,
+        tombstones: Tombstones,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.kind = kind
+        self.installations = installations
+        self.targets: Targets = installations.targets
+        self.reporter: Reporter = installations.reporter
+        self.releases = releases
+        self.tombstones = tombstones
+        self.now = now
+        self.finalizers = Finalizers(kind, self.reporter.client, self.reporter.events)
+
+    async def remove(
+        self, record: Record, manifest: Object, said: Statement, *, owns: bool
+    ) -> Again:
+        """Uninstall what a custom resource has installed, then let it go."""
+        if not owns or not self.finalizers.on(manifest):
+            return await self.let_go(record, manifest)
+        try:
+            problem = await self.attempt(record, manifest, said)
+        except OtherHub as error:
+            self.reporter.events.warning(manifest, "NotRemoved", f"nothing is removed: {error}")
+            return await self.let_go(record, manifest)
+        except TargetError as error:
+            return await self.lost(record, manifest, said, error)
+        if not problem:
+            return await self.finish(record, manifest)
+        said.not_uninstalled(problem)
+        await self.reporter.report(record, manifest, said)
+        return Again.after(record.retry_seconds())
+
+    async def attempt(self, record: Record, manifest: Object, said: Statement) -> str:
+        """Delete everything that belongs to a custom resource; what is in the way, if anything."""
+        try:
+            async with record.limited():
+                problem = await self.try_uninstall(record, manifest, said)
+        except Interrupted:
+            problem = "it was interrupted"
+        if problem:
+            # When the target is the problem, that is what must be told.
+            await self.targets.reach(manifest)
+        return problem
+
+    async def try_uninstall(self, record: Record, manifest: Object, said: Statement) -> str:
+        """The same, as far as it goes without an interruption."""
+        try:
+            changes = await self.uninstall(record, manifest, said)
+        except OtherHub:
+            raise
+        except AnchorError as error:
+            return str(error) if was_installed(manifest) else ""
+        except KubeError as error:
+            if isinstance(error, NetworkError) and profile_of(manifest) is None:
+                raise
+            return str(error)
+        return "" if changes.settled else messages.left_text(changes)
+
+    async def uninstall(self, record: Record, manifest: Object, said: Statement) -> ChangeSet:
+        """Delete everything that belongs to a custom resource."""
+        target = await self.targets.find(manifest)
+        said.resolved()
+        if record.status.manifests and not record.failures:
+            said.uninstalling(f"removing {self.kind.title} {record.status.version}".rstrip())
+            await self.reporter.report(record, manifest, said)
+        installation = self.installations.of(record, manifest, target)
+        installation.is_leaving = True
+        try:
+            cr = decode(manifest, self.kind.type)
+            legacy = await legacy_objects(self.releases, cr)
+        except DecodeError:
+            legacy = []
+        changes = await uninstall(installation, legacy)
+        self.reporter.tell_copies(manifest, changes)
+        if changes.settled and target.root is not None:
+            await remove_anchor(installation)
+        log.info("uninstalled", changes=str(changes))
+        return changes
+
+    async def lost(
+        self, record: Record, manifest: Object, said: Statement, error: TargetError
+    ) -> Again:
+        """The target cannot be had: say so, unless there is nothing to do there or nobody cares."""
+        record.end()
+        if not was_installed(manifest):
+            log.info("nothing was installed", error=str(error))
+            return await self.let_go(record, manifest)
+        if annotations_of(manifest).get(ON_LOST_TARGET) == ORPHAN and error.is_lasting:
+            return await self.orphan(record, manifest, error)
+        said.not_resolved(error.reason, waiting_text(manifest, error))
+        await self.reporter.report(record, manifest, said)
+        return Again.after(record.retry_seconds())
+
+    async def orphan(self, record: Record, manifest: Object, error: TargetError) -> Again:
+        """Let a custom resource go whose target is lost, and remember what is left there."""
+        tombstone = tombstone_of(manifest, timestamp(self.now()))
+        name = await self.tombstones.write(tombstone)
+        text = (
+            f"{self.kind.title} is left on the cluster of ClusterProfile {tombstone.profile}, which"
+            f" is lost: {error}. ConfigMap {name} remembers it: should the cluster return, it is"
+            " cleaned"
+        )
+        self.reporter.events.warning(manifest, "Orphaned", text)
+        log.warning("orphaned", tombstone=str(name), profile=tombstone.profile)
+        return await self.let_go(record, manifest)
+
+    async def finish(self, record: Record, manifest: Object) -> Again:
+        """Nothing is left: the custom resource may go."""
+        installation = record.installation
+        again = await self.let_go(record, manifest)
+        if installation is not None and installation.target.root is None:
+            await delete_parent(installation)
+        return again
+
+    async def let_go(self, record: Record, manifest: Object) -> Again:
+        """Take off the finalizer, and forget the rest."""
+        if self.finalizers.on(manifest):
+            await self.finalizers.remove(manifest)
+        record.end()
+        return Again.never()
+
+
+async def remove_anchor(installation: Installation) -> None:
+    """Delete the anchor, as the last thing on a spoke."""
+    root = installation.target.root
+    assert root is not None
+    anchors = Anchors(installation.client)
+    anchor = await anchors.find(root)
+    if anchor is not None:
+        await anchors.remove(root.key, anchor)
+
+
+def tombstone_of(manifest: Object, when: str) -> Tombstone:
+    """What must be remembered of a custom resource that goes before its objects do."""
+    key = Key.of(manifest)
+    return Tombstone(
+        kind=manifest["kind"],
+        namespace=key.namespace,
+        name=key.name,
+        profile=str(profile_of(manifest)),
+        target_uid=annotations_of(manifest).get(TARGET_UID, ""),
+        when=when,
+    )
+
+
+def waiting_text(manifest: Object, error: TargetError) -> str:
+    """Why a removal waits, and what can be done about it."""
+    kind, key = manifest["kind"], Key.of(manifest)
+    since = manifest["metadata"].get("deletionTimestamp", "")
+    advice = "" if error.reason == CLUSTER_PROFILE_NOT_READY else "bring the cluster back"
+    if error.reason == CLUSTER_PROFILE_NOT_FOUND:
+        advice = f"create the ClusterProfile {profile_of(manifest)} again"
+    annotate = (
+        f"kubectl annotate {kind.lower()} -n {key.namespace} {key.name} {ON_LOST_TARGET}={ORPHAN}"
+    )
+    parts = [
+        str(error).rstrip("."),
+        f"the removal waits since {since} and goes on by itself"
+        + (f": {advice}" if advice else ""),
+        f"if the cluster is gone for good, run: {annotate}",
+    ]
+    if problem := policy_problem(manifest):
+        parts.append(problem)
+    return "; ".join(parts)

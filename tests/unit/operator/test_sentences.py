@@ -1,0 +1,86 @@
+"""Sentences for conditions and Events."""
+
+from knfleet.apply.change_set import ChangeSet, Denial, Failure, Pending, Why
+from knfleet.apply.observe.readiness import Health, State, Summary
+from knfleet.apply.refs import Ref
+from knfleet.operator.messages import failure_text, jobs, left_text, waiting_text, workloads
+
+MAP = Ref("", "ConfigMap", "home", "a")
+
+
+def deployment(name: str) -> Ref:
+    """A Deployment by name."""
+    return Ref("apps", "Deployment", "home", name)
+
+
+def test_waiting_begins_as_upstream_and_keeps_the_order_of_the_release() -> None:
+    """Names first, then numbers and reasons."""
+    summary = Summary(
+        (
+            Health(deployment("a"), State.PROGRESSING, "0 of 2 available", 0, 2),
+            Health(deployment("b"), State.READY, "", 1, 1),
+            Health(deployment("c"), State.FAILED, "no progress", 1, 2),
+        )
+    )
+
+    text = waiting_text(summary, [deployment("c"), deployment("b"), deployment("a")])
+
+    assert text == (
+        "Waiting on deployments: c, a; 1 of 3 ready: c 1/2 (no progress); a 0/2 (0 of 2 available)"
+    )
+
+
+def test_jobs_are_no_deployments() -> None:
+    """They are waited for, and not counted among what must be available."""
+    job = Health(Ref("batch", "Job", "home", "j"), State.PROGRESSING, "it is not complete")
+    summary = Summary((Health(deployment("a"), State.READY), job))
+
+    assert workloads(summary).is_ready
+    assert jobs(summary).waiting == [job]
+
+
+def test_every_missing_right_is_named_however_many_there_are() -> None:
+    """The other failures are named too, up to a number."""
+    denied = [
+        Failure(
+            Ref("apps", f"Kind{number}", "home", "x"),
+            Why.FORBIDDEN,
+            "no",
+            denials=tuple(
+                Denial(f"kinds{number}", "apps", verb, "home") for verb in ("list", "get")
+            ),
+        )
+        for number in range(20)
+    ]
+
+    text = failure_text([*denied, Failure(MAP, Why.QUOTA, "exceeded quota")])
+
+    for number in range(20):
+        assert f"get, list kinds{number}.apps in home" in text
+    assert text.endswith("ConfigMap home/a: exceeded quota (QuotaExceeded)")
+
+
+def test_the_same_words_about_many_objects_are_said_once() -> None:
+    """Twenty objects in a namespace that goes away are one problem."""
+    failures = [
+        Failure(Ref("", "ConfigMap", "home", f"m{number:02}"), Why.TERMINATING, "it goes")
+        for number in range(20)
+    ]
+
+    text = failure_text(failures)
+
+    assert text.count("it goes") == 1
+    assert "and 12 more: it goes (NamespaceTerminating)" in text
+
+
+def test_what_is_left_is_counted_and_named() -> None:
+    """One sentence with both what failed and what waits."""
+    changes = ChangeSet(
+        failures=(Failure(MAP, Why.CONFLICT, "it changes"),),
+        pending=(Pending(deployment("a"), "it is being deleted"),),
+    )
+
+    assert left_text(changes) == (
+        "2 objects are left: ConfigMap home/a: it changes (Conflict); "
+        "Deployment home/a: it is being deleted"
+    )
