@@ -94,7 +94,7 @@ chromium: ## find the browser that tests look at the dashboard with, or install 
 
 .PHONY: chart
 chart: $(READY) ## write the generated files of the Helm chart again
-	@$(BIN)/python -m knfleet.packaging.chart charts/knfleet
+	@$(BIN)/python -m knfleet.install.chart charts/knfleet
 
 .PHONY: docs
 docs: $(READY) reasons ## write the generated pages of the documentation again

@@ -32,9 +32,9 @@ from knfleet.api.core import (
 from knfleet.api.fleetcrds import hub_definitions
 from knfleet.api.hub import BOOTSTRAP_ACCOUNT, OPERATOR_NAMESPACE
 from knfleet.api.meta import Key, Object
-from knfleet.fleet.grants import READ, lease, rule
-from knfleet.fleet.installing import bootstrap_binding, named
-from knfleet.fleet.rights import ADDON_GROUP, CERTIFICATES, RBAC_GROUP, WORK_GROUP, role
+from knfleet.hub.registration.rbac import READ, lease, rule
+from knfleet.hub.rights import ADDON_GROUP, CERTIFICATES, RBAC_GROUP, WORK_GROUP, role
+from knfleet.install.hub_manifests import bootstrap_binding, named
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend
 from testbed.waiting import until

@@ -14,11 +14,11 @@ from knfleet.api.core import CRDS, DEPLOYMENTS, NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.install.operator_manifests import everything
+from knfleet.install.operator_options import Install
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound, ServerError
 from knfleet.kube.yaml import dump_all
-from knfleet.packaging.install import Install
-from knfleet.packaging.objects import everything
 from knfleet.release.source.sources import MODULE_FOLDER
 from testbed.clusters import Lend, Lent
 from testbed.operators import HOME, Hub

@@ -15,8 +15,8 @@ from knfleet.api.hub import (
 from knfleet.api.meta import Key
 from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.dev.contents import contents
-from knfleet.fleet.invitations import token_secret
 from knfleet.kube.client.verbs import Client
+from knfleet.workflows.join_token import token_secret
 from testbed.clusters import Lend, Lent
 from testbed.waiting import until
 from tests.support.commands import IMAGE, done, refused

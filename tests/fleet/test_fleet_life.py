@@ -31,12 +31,12 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items
-from knfleet.fleet.accepting import accept
-from knfleet.fleet.detaching import Attached, detach
-from knfleet.fleet.joining import access_rules
+from knfleet.install.agent_manifests import access_rules
 from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
+from knfleet.workflows.accept_clusters import accept
+from knfleet.workflows.detach import Attached, detach
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub
 from testbed.waiting import until

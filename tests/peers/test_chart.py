@@ -8,10 +8,10 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_parts import part
+from knfleet.install.chart import generated
+from knfleet.install.operator_manifests import everything
+from knfleet.install.operator_options import BUILT_IN, Install, Plugin
 from knfleet.kube.yaml import dump_all
-from knfleet.packaging.chart import generated
-from knfleet.packaging.install import BUILT_IN, Install, Plugin
-from knfleet.packaging.objects import everything
 from tests.support.helm import CHART, Helm, helm, helm_binary
 
 __all__ = ["helm", "helm_binary"]

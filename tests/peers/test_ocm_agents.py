@@ -25,11 +25,11 @@ from knfleet.api.fleetcrds import spoke_definitions
 from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS, HUB_SECRET
 from knfleet.api.meta import Key, Object
 from knfleet.api.work import WORKS
-from knfleet.fleet import accepting
-from knfleet.fleet.deploying import HubPlan, cluster_manager
-from knfleet.fleet.installing import named
+from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
+from knfleet.workflows import accept_clusters
 from testbed.clusters import Lend, Lent
 from testbed.peers.ocm import OcmAgents, OcmSpoke, ocm_agents
 from testbed.printed import Printed
@@ -95,10 +95,10 @@ async def joined(pair: Pair) -> None:
     """Have the cluster accepted as a person does, and wait until its agent says that it joined."""
 
     async def is_asked() -> bool:
-        return bool(await accepting.pending_requests(pair.hub, "c1"))
+        return bool(await accept_clusters.pending_requests(pair.hub, "c1"))
 
     await until(is_asked, f"the agent asks; see {pair.place.log('registration')}")
-    await accepting.accept(pair.hub, "c1")
+    await accept_clusters.accept(pair.hub, "c1")
     await condition(pair.hub, JOINED, "True")
     await condition(pair.hub, AVAILABLE, "True")
 
@@ -158,7 +158,7 @@ async def renewed(pair: Pair) -> None:
 
     await until(is_new, "the certificate is renewed")
     await condition(pair.hub, CERTIFICATE_ROTATED, "True")
-    assert await accepting.pending_requests(pair.hub, "c1") == []
+    assert await accept_clusters.pending_requests(pair.hub, "c1") == []
 
 
 async def test_the_work_agent_applies_works_and_removes_them(pair: Pair):

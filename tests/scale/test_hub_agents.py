@@ -26,7 +26,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.dev import processes
-from knfleet.fleet.views import CSRS
+from knfleet.hub.informers import CSRS
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection

@@ -25,9 +25,9 @@ from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.api.standard import find
 from knfleet.apply.manifest_parts import items, part
 from knfleet.dev import pki
-from knfleet.fleet.approval import Request, examine
-from knfleet.fleet.joining import JoinPlan, access_objects
-from knfleet.fleet.requests import approve
+from knfleet.hub.registration.drivers.csr import approve
+from knfleet.hub.registration.drivers.csr_rules import Request, examine
+from knfleet.install.agent_manifests import JoinPlan, access_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from testbed.clusters import Lent

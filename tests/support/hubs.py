@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
 from knfleet.api.hub import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.meta import Object
-from knfleet.fleet.applying import apply_all
-from knfleet.fleet.enforcing import enforced
-from knfleet.fleet.installing import hub_objects
-from knfleet.fleet.invitations import invite
-from knfleet.fleet.process import Fleet, FleetOptions, join
+from knfleet.hub.manager import Fleet, FleetOptions, join
+from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
+from knfleet.workflows.join_token import invite
+from knfleet.workflows.object_lists import apply_all
+from knfleet.workflows.policy_enforcement import enforced
 from testbed.waiting import until
 
 

@@ -25,9 +25,9 @@ from knfleet.api.cluster import (
 from knfleet.api.conditions import timestamp
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Key, Object
-from knfleet.fleet.requests import approve, concluded
-from knfleet.fleet.rights import SIGNER
-from knfleet.fleet.views import CSRS
+from knfleet.hub.informers import CSRS
+from knfleet.hub.registration.drivers.csr import approve, concluded
+from knfleet.hub.rights import SIGNER
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection

@@ -12,8 +12,8 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
-    from knfleet.fleet.accepting import Accepted
     from knfleet.kube.client.verbs import Client
+    from knfleet.workflows.accept_clusters import Accepted
 
 LOOK_SECONDS = 0.5
 
@@ -36,8 +36,8 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     \b
     knfleet accept --clusters cluster1,cluster2
     """
-    from knfleet.fleet.accepting import NotAcceptable
-    from knfleet.fleet.applying import NotInTime
+    from knfleet.workflows.accept_clusters import NotAcceptable
+    from knfleet.workflows.object_lists import NotInTime
 
     names = [name for name in f"{options['names']},{options['old']}".split(",") if name]
     if not names:
@@ -51,7 +51,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
             else:
                 tell(name, accepted)
         if options["wait"] and not options["dry_run"]:
-            from knfleet.fleet.settling import joined
+            from knfleet.workflows.registration_wait import joined
 
             for name in names:
                 await joined(client, name, seconds=float(options["timeout"]))
@@ -66,7 +66,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
     """Accept one cluster; with --wait, as soon as it has asked."""
     from knfleet.api.cluster import CLUSTERS
-    from knfleet.fleet.accepting import NotAcceptable, Wish, accept, pending_requests
+    from knfleet.workflows.accept_clusters import NotAcceptable, Wish, accept, pending_requests
 
     said: str = options["requesters"]
     requesters = [user for user in said.split(",") if user]

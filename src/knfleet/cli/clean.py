@@ -26,9 +26,9 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     All clusters must have left before.
     """
     from knfleet.cli.init import objects_of
-    from knfleet.fleet.applying import NotInTime
-    from knfleet.fleet.deploying import HubPlan
-    from knfleet.fleet.detaching import Attached, Leave, clean
+    from knfleet.install.deployments import HubPlan
+    from knfleet.workflows.detach import Attached, Leave, clean
+    from knfleet.workflows.object_lists import NotInTime
 
     leave = Leave(dry_run=options["dry_run"], seconds=float(options["timeout"]))
     connection = connection_of(kubeconfig, context)

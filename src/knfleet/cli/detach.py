@@ -30,8 +30,8 @@ def command(
     for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
     """
     from knfleet.api.cluster import CLUSTERS
-    from knfleet.fleet.applying import NotInTime
-    from knfleet.fleet.detaching import Attached, detach
+    from knfleet.workflows.detach import Attached, detach
+    from knfleet.workflows.object_lists import NotInTime
 
     async def work(client: "Client") -> None:
         for name in names:

@@ -13,8 +13,8 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.fleet.diagnosis import Seen
     from knfleet.kube.endpoint import Connection
+    from knfleet.workflows.diagnosis import Seen
 
 
 @click.command()
@@ -34,7 +34,7 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
     """
     import msgspec
 
-    from knfleet.fleet.diagnosis import diagnose
+    from knfleet.workflows.diagnosis import diagnose
 
     hub = connection_of(kubeconfig, context)
     spoke = None
@@ -55,8 +55,8 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
 async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "tuple[Seen, str]":
     """Look at a cluster from both sides; of one that there is not, which may have been meant."""
     from knfleet.api.cluster import CLUSTERS
-    from knfleet.fleet.examining import look_at_hub, look_at_spoke
     from knfleet.kube.client.verbs import Client
+    from knfleet.workflows.doctor import look_at_hub, look_at_spoke
 
     async with Client(hub) as client:
         seen = await look_at_hub(client, cluster)

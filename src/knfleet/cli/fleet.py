@@ -192,7 +192,7 @@ def amounts(text: str, flag: str) -> dict[str, str]:
 
 def quality_of(qos: Any, limits: str, requests: str) -> Any:
     """What the resource flags ask for."""
-    from knfleet.fleet.deploying import Quality
+    from knfleet.install.deployments import Quality
 
     if qos != "ResourceRequirement" and (limits or requests):
         raise click.UsageError(
@@ -217,7 +217,7 @@ def gates_of(text: str) -> tuple[tuple[str, bool], ...]:
 
 def image_from(registry: str, image: str, version: str) -> str:
     """The image that the flags name."""
-    from knfleet.fleet.deploying import image_of
+    from knfleet.install.deployments import image_of
 
     return image or image_of(registry, version)
 

@@ -13,8 +13,8 @@ from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
     from knfleet.api.cluster import ManagedCluster
-    from knfleet.fleet.invitations import Invitation
     from knfleet.kube.client.verbs import Client
+    from knfleet.workflows.join_token import Invitation
 
 HEADINGS = ("NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE", "AGE")
 
@@ -34,7 +34,7 @@ def command() -> None:
 @explained(KubeError)
 def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Print how a cluster joins this hub, with a new token."""
-    from knfleet.fleet.invitations import NotInstalled, invite
+    from knfleet.workflows.join_token import NotInstalled, invite
 
     connection = connection_of(kubeconfig, context)
 

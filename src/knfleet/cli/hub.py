@@ -28,10 +28,10 @@ def run(
     are reached with the tokens that their agents hand over. With --web it has a dashboard, to
     which people log in with tokens of their own.
     """
-    from knfleet.fleet.builtin import BuiltInProviders
-    from knfleet.fleet.hub import HubSettings, build
-    from knfleet.fleet.installing import related_resources
-    from knfleet.fleet.process import FleetOptions
+    from knfleet.hub.main import HubSettings, build
+    from knfleet.hub.manager import FleetOptions
+    from knfleet.hub.profiles.builtin_providers import BuiltInProviders
+    from knfleet.install.hub_manifests import related_resources
     from knfleet.plugins.inprocess import OwnPlugins
 
     parts = operator.prepared(kubeconfig, context, server, options)

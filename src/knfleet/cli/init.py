@@ -24,10 +24,10 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.fleet.deploying import HubPlan
-    from knfleet.fleet.invitations import Invitation
+    from knfleet.install.deployments import HubPlan
     from knfleet.kube.client.verbs import Client
     from knfleet.kube.endpoint import Connection
+    from knfleet.workflows.join_token import Invitation
 
 DONE = """\
 The multicluster hub control plane has been initialized successfully!
@@ -123,7 +123,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 def plan_of(options: dict[str, Any]) -> "HubPlan":
     """How the hub is to be installed, as the flags say."""
     from knfleet.api.hub import AUTO_APPROVAL_GATE
-    from knfleet.fleet.deploying import HubPlan
+    from knfleet.install.deployments import HubPlan
 
     for driver in options["drivers"].split(","):
         if driver != "csr":
@@ -166,9 +166,9 @@ def label_prefixes(said: str | None) -> tuple[str, ...]:
 
 def objects_of(plan: "HubPlan", connection: "Connection") -> list[dict[str, Any]]:
     """Everything that makes a cluster a hub."""
-    from knfleet.fleet.deploying import cluster_manager, hub_deployment
-    from knfleet.fleet.installing import hub_objects
-    from knfleet.fleet.invitations import info_objects
+    from knfleet.install.deployments import cluster_manager, hub_deployment
+    from knfleet.install.hub_manifests import hub_objects
+    from knfleet.workflows.join_token import info_objects
 
     return [
         *hub_objects(plan),
@@ -203,10 +203,10 @@ async def install(
         OPERATOR_NAMESPACE,
     )
     from knfleet.api.meta import Key
-    from knfleet.fleet.applying import NotInTime, apply_all, available, condition_says
-    from knfleet.fleet.enforcing import enforced
-    from knfleet.fleet.invitations import invite
     from knfleet.kube.client.verbs import Client
+    from knfleet.workflows.join_token import invite
+    from knfleet.workflows.object_lists import NotInTime, apply_all, available, condition_says
+    from knfleet.workflows.policy_enforcement import enforced
 
     applied = await apply_all(client, objects)
     say(f"Applied {len(applied)} objects to {client.cluster}.")

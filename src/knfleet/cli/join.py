@@ -23,9 +23,9 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.fleet.joining import JoinPlan
-    from knfleet.fleet.reaching import Wanted
+    from knfleet.install.agent_manifests import JoinPlan
     from knfleet.kube.endpoint import Connection
+    from knfleet.workflows.hub_discovery import Wanted
 
 YEAR_SECONDS = 365 * 24 * 3600
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -130,7 +130,7 @@ def check(options: dict[str, Any]) -> None:
 
 async def reached(wanted: "Wanted") -> "Connection":
     """The way to the hub; what is wrong with it ends the command."""
-    from knfleet.fleet.reaching import NotReached, find
+    from knfleet.workflows.hub_discovery import NotReached, find
 
     try:
         return await find(wanted)
@@ -140,7 +140,7 @@ async def reached(wanted: "Wanted") -> "Connection":
 
 def wanted_of(options: dict[str, Any]) -> "Wanted":
     """What the flags say about the hub."""
-    from knfleet.fleet.reaching import NotReached, Wanted, read_ca
+    from knfleet.workflows.hub_discovery import NotReached, Wanted, read_ca
 
     try:
         files = {
@@ -169,10 +169,10 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     """
     from knfleet.agent.names import random_agent
     from knfleet.cli.agent import annotations
-    from knfleet.fleet.joining import JoinPlan
-    from knfleet.fleet.reaching import bootstrap_kubeconfig
+    from knfleet.install.agent_manifests import JoinPlan
     from knfleet.kube.auth.kubeconfig import connect, parse
     from knfleet.kube.auth.kubeconfig_entries import Origin
+    from knfleet.workflows.hub_discovery import bootstrap_kubeconfig
 
     place: dict[str, Any] = {}
     server = home.endpoint.server
@@ -199,7 +199,7 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
 
 def everything(plan: "JoinPlan") -> list[dict[str, Any]]:
     """All objects of a plan, wherever they go."""
-    from knfleet.fleet.joining import home_objects, managed_objects
+    from knfleet.install.agent_manifests import home_objects, managed_objects
 
     return [*home_objects(plan), *(managed_objects(plan) if plan.mode == "Hosted" else [])]
 
@@ -208,11 +208,11 @@ async def install(
     connection: "Connection", plan: "JoinPlan", hub: "Connection", options: dict[str, Any]
 ) -> None:
     """Apply everything, and wait if asked to."""
-    from knfleet.fleet.applying import NotInTime, apply_all
-    from knfleet.fleet.joining import home_objects, managed_objects
-    from knfleet.fleet.settling import heard_of
+    from knfleet.install.agent_manifests import home_objects, managed_objects
     from knfleet.kube.auth.kubeconfig import load
     from knfleet.kube.client.verbs import Client
+    from knfleet.workflows.object_lists import NotInTime, apply_all
+    from knfleet.workflows.registration_wait import heard_of
 
     if plan.mode == "Hosted":
         async with Client(load([options["managed"]])) as managed:

@@ -108,9 +108,9 @@ def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
     """What `init` applies, or for a cluster what `join` applies, but for what holds a token."""
     from knfleet.agent.names import new_name_problem
     from knfleet.cli.fleet import image_from
-    from knfleet.fleet.deploying import HubPlan, cluster_manager, hub_deployment
-    from knfleet.fleet.installing import hub_objects
-    from knfleet.fleet.joining import JoinPlan, home_objects
+    from knfleet.install.agent_manifests import JoinPlan, home_objects
+    from knfleet.install.deployments import HubPlan, cluster_manager, hub_deployment
+    from knfleet.install.hub_manifests import hub_objects
 
     image = image_from("", choices["image"] or "", "default")
     if not cluster:
@@ -124,8 +124,8 @@ def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
 
 def chosen(choices: dict[str, Any]) -> "list[Object]":
     """The objects of an operator as the options ask for it."""
-    from knfleet.packaging.install import Install, InstallError, Plugin, check
-    from knfleet.packaging.objects import everything
+    from knfleet.install.operator_manifests import everything
+    from knfleet.install.operator_options import Install, InstallError, Plugin, check
 
     file: Path | None = choices.pop("provider_file")
     if choices["multicluster"] and file is None:

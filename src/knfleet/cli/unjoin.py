@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, cluster: str, **options: Any) -> None:
     """Take the agent off a cluster, with all that came with it."""
-    from knfleet.fleet.applying import NotInTime
-    from knfleet.fleet.detaching import Attached, Leave, unjoin
+    from knfleet.workflows.detach import Attached, Leave, unjoin
+    from knfleet.workflows.object_lists import NotInTime
 
     leave = Leave(
         purge=options["purge_operator"],

@@ -19,8 +19,6 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
-from knfleet.fleet.diagnosis import diagnose
-from knfleet.fleet.examining import look_at_hub
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.kube.secret_text import clean
@@ -29,6 +27,8 @@ from knfleet.operator.uninstall.tombstones import SELECTOR
 from knfleet.overview.model import Fleet
 from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.overview.redaction import clean_log, redacted
+from knfleet.workflows.diagnosis import diagnose
+from knfleet.workflows.doctor import look_at_hub
 
 KINDS = (
     *(CLUSTERS, PROFILES, SERVINGS, EVENTINGS),

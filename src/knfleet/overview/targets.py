@@ -25,7 +25,7 @@ from knfleet.clusters.access_resolver import Access, check_health, resolve
 from knfleet.clusters.connection_state import RETRY, RETRY_PLUGIN, cluster_name, failure
 from knfleet.clusters.preflight import kube_system_uid, server_version
 from knfleet.clusters.provider_file import Provider, ProviderFile
-from knfleet.fleet.builtin import BuiltInProviders
+from knfleet.hub.profiles.builtin_providers import BuiltInProviders
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound

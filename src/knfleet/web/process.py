@@ -14,7 +14,7 @@ from knfleet.api.core import NAMESPACES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.fleet.hub import Hub, HubSettings
+from knfleet.hub.main import Hub, HubSettings
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection

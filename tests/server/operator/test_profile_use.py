@@ -8,11 +8,11 @@ from knfleet.api.core import CRDS, NAMESPACES
 from knfleet.api.crd import definitions
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.fleet.applying import apply_all
-from knfleet.fleet.profile_use import PROFILE_USE
+from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.runtime import served_kinds
+from knfleet.workflows.object_lists import apply_all
 from testbed.clusters import Lent
 from testbed.waiting import until
 from tests.support.dashboards import RealHub

@@ -13,13 +13,13 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.cli.get import age, row
 from knfleet.cli.main import knfleet
-from knfleet.fleet.accepting import NotAcceptable, Pending, Wish, choose
-from knfleet.fleet.approval import Request
-from knfleet.fleet.deploying import HubPlan, Quality, cluster_manager, hub_deployment, image_of
-from knfleet.fleet.diagnosis import Seen, diagnose
-from knfleet.fleet.invitations import Invitation
-from knfleet.fleet.joining import JoinPlan, home_objects, managed_objects
+from knfleet.hub.registration.drivers.csr_rules import Request
+from knfleet.install.agent_manifests import JoinPlan, home_objects, managed_objects
+from knfleet.install.deployments import HubPlan, Quality, cluster_manager, hub_deployment, image_of
 from knfleet.kube.yaml import load_all
+from knfleet.workflows.accept_clusters import NotAcceptable, Pending, Wish, choose
+from knfleet.workflows.diagnosis import Seen, diagnose
+from knfleet.workflows.join_token import Invitation
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 PLAN = JoinPlan(cluster="c1", bootstrap=b"kubeconfig", image="x/knfleet:1")

@@ -16,7 +16,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet
 from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, AccessError
-from knfleet.fleet.views import CSRS
+from knfleet.hub.informers import CSRS
 from knfleet.kube import errors
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.certificates import Authority

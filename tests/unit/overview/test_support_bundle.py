@@ -14,7 +14,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.cli.support_bundle import write
-from knfleet.fleet.views import CSRS
+from knfleet.hub.informers import CSRS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.secret_text import GONE, clean
 from knfleet.overview.evidence import Evidence

@@ -1,1 +1,0 @@
-"""The hub's controllers: clusters join, are heard of, are grouped, published, and leave."""

@@ -1,0 +1,1 @@
+"""Controllers of the hub: registration, cluster sets and cluster profiles."""

@@ -1,0 +1,1 @@
+"""Admission policies that the API server enforces for the hub."""

@@ -1,0 +1,32 @@
+"""Who may install on which cluster: an optional rule that the API server enforces.
+
+Without it, everybody who may write KnativeServings or KnativeEventings may name any ClusterProfile
+in them, and the operator installs there with its own credentials. With it, the author of a spec,
+the user of each request that writes it, needs the permission to `use` the profile.
+"""
+
+from knfleet.api.inventory import PROFILES
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.hub.admission.policies import Policy, Rule
+
+REFERENCE = "object.spec.clusterProfileRef"
+PROFILE_USE = Policy(
+    name="knfleet-profile-use",
+    group=SERVINGS.group,
+    resources=(SERVINGS.plural, EVENTINGS.plural),
+    only_if=(
+        ("profile", "has(object.spec) && has(object.spec.clusterProfileRef)"),
+        ("changed", "oldObject == null || object.?spec != oldObject.?spec"),
+    ),
+    rules=(
+        Rule(
+            f"authorizer.group('{PROFILES.group}').resource('{PROFILES.plural}')"
+            f".namespace({REFERENCE}.namespace).name({REFERENCE}.name).check('use').allowed()",
+            message_expression=(
+                f"'to install by ClusterProfile ' + {REFERENCE}.namespace + '/' +"
+                f" {REFERENCE}.name + ' one needs the permission to use {PROFILES.plural} of"
+                f" {PROFILES.group} there'"
+            ),
+        ),
+    ),
+)

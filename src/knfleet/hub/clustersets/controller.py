@@ -1,0 +1,168 @@
+"""Sets of clusters and their bindings: the two built-in sets, and what all of them say."""
+
+from collections.abc import Iterable
+
+from knfleet.api.clusterset import (
+    AUTO_UPDATE,
+    BINDINGS,
+    BOUND,
+    CLUSTER_SET_EMPTY,
+    CLUSTER_SETS,
+    DEFAULT_SET,
+    GLOBAL_SET,
+    ManagedClusterSet,
+    ManagedClusterSetBinding,
+)
+from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.api.schema import decode
+from knfleet.api.standard import StandardCondition, put
+from knfleet.hub.context import Parts, plain
+from knfleet.hub.informers import labels_of
+from knfleet.kube.cache.informer import Change
+from knfleet.kube.errors import Conflict, NotFound
+from knfleet.runtime.controller import Again
+
+BUILT_IN: dict[str, Object] = {
+    DEFAULT_SET: {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}},
+    GLOBAL_SET: {"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}},
+}
+
+
+def emptiness(name: str, count: int) -> StandardCondition:
+    """What is said of how many clusters a set has."""
+    if not count:
+        return StandardCondition(
+            type=CLUSTER_SET_EMPTY,
+            status="True",
+            reason="NoClusterMatched",
+            message=f"No cluster belongs to set {name}.",
+        )
+    return StandardCondition(
+        type=CLUSTER_SET_EMPTY,
+        status="False",
+        reason="ClustersSelected",
+        message=f"{count} ManagedClusters selected",
+    )
+
+
+def boundness(name: str, *, exists: bool) -> StandardCondition:
+    """What is said of a binding."""
+    return StandardCondition(
+        type=BOUND,
+        status="True" if exists else "False",
+        reason="ClusterSetBound" if exists else "ClusterSetNotFound",
+        message="" if exists else f"There is no ManagedClusterSet {name}; create it.",
+    )
+
+
+class ClusterSets:
+    """Reconciles ManagedClusterSets (keys without a namespace) and their bindings."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.client = parts.client
+
+    def built_in(self) -> Iterable[Request]:
+        """The sets that must be there whatever happens."""
+        yield from (Request(HUB, Key("", name)) for name in BUILT_IN)
+
+    def by_set(self, change: Change) -> Iterable[Request]:
+        """A set changed, and with it perhaps its bindings."""
+        yield Request(HUB, change.key)
+        if change.old is None or change.new is None:
+            for manifest in self.parts.views.bindings.items():
+                if manifest["spec"]["clusterSet"] == change.key.name:
+                    yield Request(HUB, Key.of(manifest))
+
+    def by_binding(self, change: Change) -> Iterable[Request]:
+        """A binding changed."""
+        yield Request(HUB, change.key)
+
+    def by_cluster(self, change: Change) -> Iterable[Request]:
+        """A cluster came, went, or changed its labels: sets count anew."""
+        old, new = (labels_of(each) if each else None for each in (change.old, change.new))
+        if old != new:
+            yield from (Request(HUB, key) for key in list(self.parts.views.sets.store.objects))
+
+    async def reconcile(self, request: Request) -> Again:
+        """Make one set or binding right."""
+        try:
+            if request.key.namespace:
+                await self.bind(request.key)
+            else:
+                await self.select(request.key)
+        except Conflict:
+            return Again.after(0.05)
+        return Again.never()
+
+    async def select(self, key: Key) -> None:
+        """Keep a built-in set as it should be, and say how many clusters a set has."""
+        manifest = self.parts.views.sets.get(key)
+        if self.parts.installation.has_default_sets and await self.keep(key.name, manifest):
+            return
+        if manifest is None or manifest["metadata"].get("deletionTimestamp"):
+            return
+        cluster_set = decode(manifest, ManagedClusterSet)
+        clusters = self.parts.views.clusters.items()
+        count = sum(cluster_set.has(labels_of(each)) for each in clusters)
+        await self.say(CLUSTER_SETS, cluster_set, emptiness(key.name, count))
+
+    async def keep(self, name: str, manifest: Object | None) -> bool:
+        """Make a built-in set, or set its spec right; True when that was needed."""
+        if name not in BUILT_IN:
+            return False
+        if manifest is not None:
+            annotations: dict[str, str] = manifest["metadata"].get("annotations") or {}
+            if annotations.get(AUTO_UPDATE) == "false" or is_as_built(name, manifest):
+                return False
+        wanted: Object = {
+            "apiVersion": CLUSTER_SETS.api_version,
+            "kind": CLUSTER_SETS.kind,
+            "metadata": {"name": name},
+            "spec": BUILT_IN[name],
+        }
+        if manifest is None:
+            await self.client.apply(CLUSTER_SETS, wanted)
+        else:
+            # A merge would keep what somebody added to the selector.
+            selector = BUILT_IN[name]["clusterSelector"]
+            patch = [{"op": "add", "path": "/spec/clusterSelector", "value": selector}]
+            await self.client.patch(CLUSTER_SETS, Key("", name), patch)
+        return True
+
+    async def bind(self, key: Key) -> None:
+        """Say whether a binding's set exists."""
+        manifest = self.parts.views.bindings.get(key)
+        if manifest is None or manifest["metadata"].get("deletionTimestamp"):
+            return
+        binding = decode(manifest, ManagedClusterSetBinding)
+        name = binding.spec.cluster_set
+        exists = self.parts.views.sets.get(Key("", name)) is not None
+        await self.say(BINDINGS, binding, boundness(name, exists=exists))
+
+    async def say(
+        self,
+        resource: Resource,
+        about: ManagedClusterSet | ManagedClusterSetBinding,
+        said: StandardCondition,
+    ) -> None:
+        """Write a condition, if that is news."""
+        old = about.status.conditions
+        new = put(old, said, self.parts.now())
+        if new == old:
+            return
+        patch: Object = {
+            "metadata": {"resourceVersion": about.metadata.resource_version},
+            "status": {"conditions": plain(new)},
+        }
+        try:
+            await self.client.patch(resource, about.metadata.key, patch, subresource="status")
+        except NotFound:
+            return
+
+
+def is_as_built(name: str, manifest: Object) -> bool:
+    """Whether a built-in set selects what it should; more than the selector is for users."""
+    selector = decode(manifest, ManagedClusterSet).spec.cluster_selector
+    wanted = decode({"metadata": {"name": name}, "spec": BUILT_IN[name]}, ManagedClusterSet)
+    return selector == wanted.spec.cluster_selector

@@ -1,0 +1,82 @@
+"""What the hub's controllers share, and how they write about a cluster."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.hub.cluster_manager import Installation
+from knfleet.hub.informers import Views
+from knfleet.hub.registration.lease import Heartbeats
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import NotFound
+from knfleet.runtime.events.recorder import Events
+
+Now = Callable[[], datetime]
+
+
+def wall() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
+class Parts(Struct, frozen=True):
+    """What the controllers of the fleet share."""
+
+    client: Client
+    views: Views
+    events: Events
+    installation: Installation
+    heartbeats: Heartbeats
+    now: Now = wall
+
+    def warn(self, cluster: ManagedCluster, reason: str, message: str) -> None:
+        """Tell in a cluster's namespace that something went wrong with it."""
+        self.events.warning(regarding(cluster), reason, message)
+
+    def tell(self, cluster: ManagedCluster, reason: str, message: str) -> None:
+        """Tell in a cluster's namespace that something happened to it."""
+        self.events.normal(regarding(cluster), reason, message)
+
+
+def regarding(cluster: ManagedCluster) -> Object:
+    """A cluster as Events in its namespace name it."""
+    return {
+        "apiVersion": CLUSTERS.api_version,
+        "kind": CLUSTERS.kind,
+        "metadata": {
+            "name": cluster.name,
+            "namespace": cluster.name,
+            "uid": cluster.metadata.uid,
+        },
+    }
+
+
+def look_at(cluster: str) -> Request:
+    """The request to look at a cluster."""
+    return Request(HUB, Key("", cluster))
+
+
+def plain(value: object) -> Any:
+    """A value as a manifest has it."""
+    return msgspec.to_builtins(value)
+
+
+async def patch_cluster(
+    client: Client, cluster: ManagedCluster, patch: Object, *, subresource: str = ""
+) -> Object:
+    """Change a cluster in the state that we know it in; `Conflict` when it has another."""
+    version = {"resourceVersion": cluster.metadata.resource_version}
+    changed = {**patch, "metadata": {**patch.get("metadata", {}), **version}}
+    return await client.patch(CLUSTERS, Key("", cluster.name), changed, subresource=subresource)
+
+
+async def remove(client: Client, resource: Resource, key: Key) -> None:
+    """Delete an object, if it is there."""
+    with suppress(NotFound):
+        await client.delete(resource, key)

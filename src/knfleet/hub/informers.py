@@ -1,0 +1,114 @@
+"""What the hub's controllers know: one watch for each kind, shared by all of them."""
+
+import asyncio
+from collections.abc import Iterable
+
+from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS, LEASE_NAME, ManagedCluster
+from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS, ManagedClusterSet
+from knfleet.api.core import LEASES, SECRETS
+from knfleet.api.hub import CLUSTER_MANAGERS
+from knfleet.api.inventory import PROFILES
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.schema import decode
+from knfleet.hub.registration.rbac import ACCESS_SECRET
+from knfleet.kube.cache.informer import Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import KubeError
+
+CSRS = Resource(
+    "certificates.k8s.io",
+    "v1",
+    "CertificateSigningRequest",
+    "certificatesigningrequests",
+    namespaced=False,
+)
+
+
+def labels_of(manifest: Object) -> dict[str, str]:
+    """An object's labels."""
+    return manifest["metadata"].get("labels") or {}
+
+
+def cluster_label(manifest: Object) -> list[str]:
+    """The cluster that an object's label names."""
+    return [labels_of(manifest).get(CLUSTER_NAME_LABEL, "")]
+
+
+def own_name(manifest: Object) -> list[str]:
+    """An object's name."""
+    return [manifest["metadata"]["name"]]
+
+
+class Views:
+    """The collections of the hub that the fleet consists of."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.clusters = self.view(CLUSTERS)
+        self.sets = self.view(CLUSTER_SETS)
+        self.bindings = self.view(BINDINGS)
+        self.profiles = Informer(
+            client, PROFILES, trim=without_managed_fields, indexes={"cluster": own_name}
+        )
+        self.managers = self.view(CLUSTER_MANAGERS)
+        self.requests = Informer(
+            client,
+            CSRS,
+            labels=CLUSTER_NAME_LABEL,
+            trim=without_managed_fields,
+            indexes={"cluster": cluster_label},
+        )
+        self.leases = self.view(LEASES, fields=f"metadata.name={LEASE_NAME}")
+        self.access = self.view(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
+
+    def view(self, resource: Resource, *, fields: str = "") -> Informer:
+        """A watch of all objects of a kind."""
+        return Informer(self.client, resource, fields=fields, trim=without_managed_fields)
+
+    @property
+    def all(self) -> list[Informer]:
+        """Every watch."""
+        return [
+            self.clusters,
+            self.sets,
+            self.bindings,
+            self.profiles,
+            self.managers,
+            self.requests,
+            self.leases,
+            self.access,
+        ]
+
+    async def synced(self) -> None:
+        """Return when everything is known."""
+        await asyncio.gather(*(view.synced.wait() for view in self.all))
+
+    @property
+    def failing(self) -> KubeError | None:
+        """What is wrong with a watch, if something is."""
+        return next((view.failing for view in self.all if view.failing is not None), None)
+
+    def cluster(self, name: str) -> ManagedCluster | None:
+        """A cluster by name."""
+        manifest = self.clusters.get(Key("", name))
+        return None if manifest is None else decode(manifest, ManagedCluster)
+
+    def cluster_sets(self) -> list[ManagedClusterSet]:
+        """All sets."""
+        return [decode(each, ManagedClusterSet) for each in self.sets.items()]
+
+    def bound_sets(self) -> dict[str, list[ManagedClusterSet]]:
+        """The sets that are bound and exist, by namespace; sets that are leaving do not count."""
+        sets = {each.metadata.name: each for each in self.cluster_sets()}
+        found: dict[str, list[ManagedClusterSet]] = {}
+        for manifest in self.bindings.items():
+            meta = manifest["metadata"]
+            wanted = sets.get(manifest["spec"]["clusterSet"])
+            if wanted is not None and not meta.get("deletionTimestamp"):
+                found.setdefault(meta["namespace"], []).append(wanted)
+        return found
+
+
+def is_in(labels: dict[str, str], sets: Iterable[ManagedClusterSet]) -> bool:
+    """Whether a cluster with these labels belongs to one of the sets."""
+    return any(each.has(labels) for each in sets)

@@ -1,0 +1,78 @@
+"""The hub as a process: everything that the operator is, and the fleet beside it."""
+
+import asyncio
+
+from msgspec import Struct
+
+from knfleet.api.core import CRDS
+from knfleet.api.fleetcrds import HUB_DEFINITIONS, hub_definitions
+from knfleet.api.inventory import PROFILES
+from knfleet.clusters.provider_file import ProviderFile
+from knfleet.hub.manager import Fleet, FleetOptions, join
+from knfleet.kube.endpoint import Connection
+from knfleet.operator.main import Once, Operator
+from knfleet.operator.settings import Settings
+from knfleet.release.releases import Releases
+from knfleet.runtime import served_kinds
+from knfleet.runtime.manager import Manager
+
+
+class HubSettings(Struct, frozen=True):
+    """What the hub was started with."""
+
+    operator: Settings
+    fleet: FleetOptions = FleetOptions()
+
+
+class Hub:
+    """The fleet's part of the process, which shares the operator's client and election."""
+
+    def __init__(self, operator: Operator, options: FleetOptions) -> None:
+        self.operator = operator
+        self.options = options
+        self.fleet: Fleet | None = None
+        self.begun = asyncio.Event()
+        """Set when the fleet's controllers have begun to watch."""
+
+    def start(self) -> None:
+        """Add everything to the operator's manager."""
+        self.operator.health.readiness["fleet"] = self.trouble
+        self.operator.manager.add(Once(self.begin), "fleet")
+
+    async def begin(self) -> None:
+        """Start the fleet's controllers when there is something to control."""
+        client = self.operator.client
+        if self.operator.settings.install_crds:
+            for manifest in hub_definitions():
+                await client.apply(CRDS, manifest)
+        await served_kinds.wait_for(
+            client, [PROFILES, *(each.resource for each in HUB_DEFINITIONS)]
+        )
+        self.fleet = join(
+            self.operator.manager,
+            self.operator.leading_writer,
+            metrics=self.operator.metrics,
+            options=self.options,
+        )
+        self.begun.set()
+
+    def trouble(self) -> str | None:
+        """Why the hub is of no use, if it is of none."""
+        if self.fleet is None:
+            return "custom resource definitions of the fleet are missing"
+        failing = self.fleet.views.failing
+        return None if failing is None else str(failing)
+
+
+async def build(
+    manager: Manager,
+    *,
+    connection: Connection,
+    releases: Releases,
+    settings: HubSettings,
+    providers: ProviderFile | None,
+) -> None:
+    """Fill a manager with everything that a hub is."""
+    operator = Operator(manager, connection, settings.operator, providers)
+    await operator.start(releases)
+    Hub(operator, settings.fleet).start()

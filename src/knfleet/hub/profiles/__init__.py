@@ -1,0 +1,1 @@
+"""ClusterProfiles, published where a set of clusters is bound."""

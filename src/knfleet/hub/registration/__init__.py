@@ -1,0 +1,1 @@
+"""ManagedClusters: acceptance, rights, heartbeats, deletion."""

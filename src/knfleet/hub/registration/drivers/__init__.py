@@ -1,0 +1,1 @@
+"""Ways in which clusters register. The certificate request is one."""

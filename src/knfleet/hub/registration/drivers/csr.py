@@ -1,0 +1,216 @@
+"""The controller of certificate requests: approves what may be approved, leaves the rest alone."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from knfleet.api.cluster import (
+    AGENT_NAME,
+    ALLOW_REREGISTRATION,
+    AUTO_ACCEPTED,
+    CLUSTERS,
+    LEASE_NAME,
+    REGISTER_GROUP,
+    ManagedCluster,
+)
+from knfleet.api.conditions import timestamp
+from knfleet.api.core import LEASES
+from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.api.texts import bounded
+from knfleet.hub.context import Parts, patch_cluster
+from knfleet.hub.informers import CSRS
+from knfleet.hub.registration.drivers import csr_rules
+from knfleet.hub.registration.drivers.csr_rules import Refusal, Verdict, decide, examine
+from knfleet.hub.registration.lease import is_alive
+from knfleet.kube.cache.informer import Change
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import Conflict, NotFound
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+REVIEWS = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    namespaced=False,
+)
+AGAIN_SECONDS = 60.0
+"""How often to look at requests that wait: the agent that holds their place may be gone."""
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a request."""
+
+    type: str
+    reason: str
+    message: str
+
+
+async def approve(client: Client, manifest: Object, *, reason: str, message: str) -> None:
+    """Approve a certificate request."""
+    await conclude(client, manifest, Outcome("Approved", reason, message))
+
+
+async def conclude(client: Client, manifest: Object, outcome: Outcome) -> None:
+    """Approve or deny a certificate request in the state that we know it in."""
+    status: Object = manifest.get("status") or {}
+    said = {
+        "type": outcome.type,
+        "status": "True",
+        "reason": outcome.reason,
+        "message": bounded(outcome.message),
+    }
+    patch: Object = {
+        "metadata": {"resourceVersion": manifest["metadata"]["resourceVersion"]},
+        "status": {"conditions": [*(status.get("conditions") or []), said]},
+    }
+    key = Key("", manifest["metadata"]["name"])
+    await client.patch(CSRS, key, patch, subresource="approval")
+
+
+def concluded(manifest: Object) -> str:
+    """`Approved`, `Denied` or `Failed`; empty while a request is pending."""
+    status: Object = manifest.get("status") or {}
+    conditions: list[Object] = status.get("conditions") or []
+    return next((each["type"] for each in conditions), "")
+
+
+def latest_agent(manifests: Iterable[Object]) -> str:
+    """The agent of the newest request that was approved; empty when none was."""
+    approved = [
+        (manifest["metadata"]["creationTimestamp"], examined.agent)
+        for manifest in manifests
+        if concluded(manifest) == "Approved"
+        and isinstance(examined := examine(manifest), csr_rules.Request)
+    ]
+    return max(approved, default=("", ""))[1]
+
+
+class Requests:
+    """Reconciles CertificateSigningRequests."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.client = parts.client
+        self.told: set[str] = set()
+
+    def by_request(self, change: Change) -> Iterable[Request]:
+        """A request changed."""
+        yield Request(HUB, change.key)
+
+    def by_cluster(self, change: Change) -> Iterable[Request]:
+        """A cluster changed: what it may have may have changed as well."""
+        for manifest in self.parts.views.requests.by_index("cluster", change.key.name):
+            yield Request(HUB, Key.of(manifest))
+
+    def by_manager(self, change: Change) -> Iterable[Request]:
+        """The settings changed."""
+        for manifest in self.parts.views.requests.items():
+            yield Request(HUB, Key.of(manifest))
+
+    async def reconcile(self, request: Request) -> Again:
+        """Decide on one request."""
+        manifest = self.parts.views.requests.get(request.key)
+        if manifest is None:
+            self.told.discard(request.key.name)
+            return Again.never()
+        examined = examine(manifest)
+        if isinstance(examined, Refusal):
+            self.tell_once(manifest, examined.reason)
+            return Again.never()
+        cluster = self.parts.views.cluster(examined.cluster)
+        try:
+            if concluded(manifest):
+                await self.record(cluster)
+                return Again.never()
+            verdict = await self.verdict(examined, manifest, cluster)
+            await self.act(verdict, manifest, cluster)
+        except Conflict:
+            return Again.after(0.05)
+        return Again.when(verdict.action != "wait", else_after=AGAIN_SECONDS)
+
+    async def verdict(
+        self, examined: csr_rules.Request, manifest: Object, cluster: ManagedCluster | None
+    ) -> Verdict:
+        """What to do about a request."""
+        return decide(
+            examined,
+            cluster,
+            alive=cluster is not None and not examined.renews and await self.alive(cluster),
+            may_renew=examined.renews and await self.may_renew(manifest),
+            auto_approved=self.parts.installation.auto_approved,
+        )
+
+    async def alive(self, cluster: ManagedCluster) -> bool:
+        """Whether a cluster was heard of lately, by the Lease that the server has now.
+
+        What is remembered is not enough: a hub that has just started remembers nothing.
+        """
+        try:
+            lease = await self.client.get(LEASES, LEASE_NAME, cluster.name)
+        except NotFound:
+            lease = None
+        now = self.parts.now()
+        return is_alive(cluster, self.parts.heartbeats.seen(cluster, lease, now), now)
+
+    async def may_renew(self, manifest: Object) -> bool:
+        """Whether RBAC lets the one who asks renew its certificate."""
+        asked: Object = manifest["spec"]
+        review: Object = {
+            "apiVersion": REVIEWS.api_version,
+            "kind": REVIEWS.kind,
+            "spec": {
+                "user": asked["username"],
+                "groups": asked.get("groups") or [],
+                "uid": asked.get("uid", ""),
+                "extra": asked.get("extra") or {},
+                "resourceAttributes": {
+                    "group": REGISTER_GROUP,
+                    "resource": "managedclusters",
+                    "subresource": "clientcertificates",
+                    "verb": "renew",
+                },
+            },
+        }
+        answer = await self.client.create(REVIEWS, review)
+        return bool(answer["status"].get("allowed"))
+
+    async def act(self, verdict: Verdict, manifest: Object, cluster: ManagedCluster | None) -> None:
+        """Do what was decided."""
+        if verdict.action == "wait" or cluster is None:
+            self.tell_once(manifest, verdict.message)
+            return
+        if verdict.accepts:
+            annotations = {AUTO_ACCEPTED: timestamp(self.parts.now())}
+            patch: Object = {
+                "metadata": {"annotations": annotations},
+                "spec": {"hubAcceptsClient": True},
+            }
+            await patch_cluster(self.client, cluster, patch)
+        type_ = "Approved" if verdict.action == "approve" else "Denied"
+        await conclude(self.client, manifest, Outcome(type_, verdict.reason, verdict.message))
+        if type_ == "Denied":
+            self.parts.warn(cluster, verdict.reason, verdict.message)
+
+    async def record(self, cluster: ManagedCluster | None) -> None:
+        """Remember on the cluster which agent last got a certificate."""
+        if cluster is None:
+            return
+        mine = self.parts.views.requests.by_index("cluster", cluster.name)
+        agent = latest_agent(mine)
+        annotations = cluster.metadata.annotations
+        if not agent or annotations.get(AGENT_NAME) == agent:
+            return
+        changed: Object = {AGENT_NAME: agent}
+        if ALLOW_REREGISTRATION in annotations and AGENT_NAME in annotations:
+            changed[ALLOW_REREGISTRATION] = None
+        key = Key("", cluster.name)
+        await self.client.patch(CLUSTERS, key, {"metadata": {"annotations": changed}})
+
+    def tell_once(self, manifest: Object, reason: str) -> None:
+        """Say in the log why a request is left alone, once."""
+        name = manifest["metadata"]["name"]
+        if name not in self.told:
+            self.told.add(name)
+            log.info("certificate request left pending", request=name, reason=reason)

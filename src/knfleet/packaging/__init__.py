@@ -1,1 +1,0 @@
-"""How knfleet is put on a cluster: the objects, and the Helm chart that is made of the same."""

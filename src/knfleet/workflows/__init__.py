@@ -1,0 +1,1 @@
+"""What `init`, `join`, `accept`, `detach`, `clean` and `doctor` do."""

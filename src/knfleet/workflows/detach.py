@@ -1,0 +1,270 @@
+"""Taking a cluster out of a fleet, and a hub off its cluster: nothing is left, or it says why."""
+
+import base64
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from knfleet.api.cluster import (
+    AVAILABLE,
+    CLUSTER_NAME_LABEL,
+    CLUSTERS,
+    DELETING,
+    FORCE_DETACH,
+    ManagedCluster,
+)
+from knfleet.api.core import CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
+from knfleet.api.hub import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
+from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.schema import decode
+from knfleet.api.standard import find, is_true
+from knfleet.api.work import APPLIED_WORKS
+from knfleet.apply.manifest_parts import part
+from knfleet.apply.observe.collection import Collection, follow
+from knfleet.hub.informers import CSRS
+from knfleet.hub.registration.rbac import OLD_SHARED_ROLES
+from knfleet.hub.rights import SIGNER, TOKENS_ROLE
+from knfleet.install.agent_manifests import EXTERNAL_SECRET, JoinPlan, home_objects, managed_objects
+from knfleet.kube.auth.kubeconfig import connect, parse
+from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.workflows.hub_discovery import BRIEF
+from knfleet.workflows.join_token import TOKEN_SECRET
+from knfleet.workflows.object_lists import NotInTime, called, gone, remove_all
+
+
+class Attached(Exception):
+    """Something must be detached or removed first; the message says what and how."""
+
+
+async def listed(client: Client, resource: Resource) -> list[Object]:
+    """All objects of a kind; none when the cluster does not serve it."""
+    try:
+        return (await client.list(resource)).items
+    except NotFound:
+        return []
+
+
+def names_of(manifests: Sequence[Object]) -> str:
+    """Names for a message; not more than a few."""
+    names = sorted(str(Key.of(each)) for each in manifests)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def plan_for(klusterlet: Klusterlet) -> JoinPlan:
+    """What was once applied for a Klusterlet, as far as it matters for removing it."""
+    mode = klusterlet.spec.deploy_option.mode
+    name = klusterlet.metadata.name
+    hosted = mode in ("Hosted", "SingletonHosted")
+    default = klusterlet.spec.namespace or AGENT_NAMESPACE
+    return JoinPlan(
+        cluster=klusterlet.spec.cluster_name,
+        bootstrap=b"",
+        image="",
+        mode="Hosted" if hosted else "Singleton" if mode == "Singleton" else "Default",
+        klusterlet=name,
+        namespace=name if hosted else default,
+    )
+
+
+class Leave(Struct, frozen=True):
+    """How something is to be taken off a cluster."""
+
+    purge: bool = True
+    """Whether our CRDs go too."""
+    force: bool = False
+    """Whether a cluster that is managed from elsewhere is left as it is."""
+    dry_run: bool = False
+    """Whether it is only said what would be removed."""
+    seconds: float = 300.0
+
+
+async def unjoin(client: Client, cluster: str, leave: Leave) -> list[str]:
+    """Take the agent off a cluster, with all that came with it; what was removed.
+
+    A cluster that is managed from here is cleaned as well.
+    """
+    found = [decode(each, Klusterlet) for each in await listed(client, KLUSTERLETS)]
+    mine = [each for each in found if each.spec.cluster_name == cluster]
+    if not mine:
+        names = ", ".join(sorted(each.spec.cluster_name for each in found)) or "none"
+        raise Attached(f"{client.cluster} is not joined as {cluster}; what is joined here: {names}")
+    removed: list[str] = []
+    for plan in map(plan_for, mine):
+        if plan.mode != "Hosted":
+            await check_works(client)
+        elif not leave.force:
+            removed += await clear_managed(client, plan, leave)
+        keep = not leave.purge or len(found) > len(mine)
+        objects = [
+            each
+            for each in home_objects(plan)
+            if not (keep and each["kind"] == "CustomResourceDefinition")
+        ]
+        removed += await taken_off(client, objects, leave)
+    return removed
+
+
+async def taken_off(client: Client, objects: Sequence[Object], leave: Leave) -> list[str]:
+    """Remove objects, and return when they are gone; what was removed, or would be."""
+    if leave.dry_run:
+        return [called(each) for each in reversed(objects)]
+    removed = await remove_all(client, objects)
+    await all_gone(client, objects, seconds=leave.seconds)
+    return removed
+
+
+async def check_works(client: Client) -> None:
+    """Raise `Attached` while a hub's works are on a cluster."""
+    works = await listed(client, APPLIED_WORKS)
+    if works:
+        raise Attached(
+            f"{len(works)} ManifestWorks are still applied here ({names_of(works)}); delete them on"
+            " the hub, or the ManagedCluster, and try again"
+        )
+
+
+async def clear_managed(home: Client, plan: JoinPlan, leave: Leave) -> list[str]:
+    """Clean a cluster that is managed from elsewhere; what was removed."""
+    try:
+        secret = await home.get(SECRETS, EXTERNAL_SECRET, plan.namespace)
+        text = base64.b64decode(part(secret, "data").get("kubeconfig", ""))
+        where = Origin(f"Secret {plan.namespace}/{EXTERNAL_SECRET}")
+        async with Client(connect(parse(text, where)), BRIEF) as managed:
+            await check_works(managed)
+            return await taken_off(managed, managed_objects(plan), leave)
+    except KubeError as error:
+        raise Attached(
+            f"{plan.cluster} cannot be cleaned: {error}; if it is gone for good, unjoin it with"
+            " --force, which leaves it as it is"
+        ) from error
+
+
+async def all_gone(client: Client, objects: Sequence[Object], *, seconds: float) -> None:
+    """Return when namespaces and CRDs are gone; raises `NotInTime`."""
+    left = await gone(client, objects, seconds=seconds)
+    if left:
+        raise NotInTime(
+            f"still there after {seconds:.0f} s: {', '.join(left)}; see what blocks their deletion"
+            " by `kubectl get … -o yaml`, and run the command again"
+        )
+
+
+async def clean(client: Client, objects: Sequence[Object], leave: Leave) -> list[str]:
+    """Take a hub off its cluster; what was removed."""
+    clusters = await listed(client, CLUSTERS)
+    attached = [each for each in clusters if is_available(each)]
+    if attached:
+        raise Attached(
+            f"clusters are attached: {names_of(attached)}; run `knfleet unjoin` on each and"
+            " `kubectl delete managedcluster` here, then clean again"
+        )
+    knative = [*await listed(client, SERVINGS), *await listed(client, EVENTINGS)]
+    if knative:
+        raise Attached(
+            f"Knative is installed by this hub: {names_of(knative)}; delete those first, for with"
+            " the hub gone nobody removes what they installed"
+        )
+    if leave.dry_run:
+        lost = [f"{CLUSTERS.kind} {Key.of(each)}" for each in clusters]
+        return [*lost, *await taken_off(client, objects, leave)]
+    for each in clusters:
+        await let_go(client, each["metadata"]["name"])
+    if clusters:
+        await follow(client, Collection(CLUSTERS), lambda found: not found, seconds=leave.seconds)
+        if left := await listed(client, CLUSTERS):
+            raise NotInTime(
+                f"still there after {leave.seconds:.0f} s: ManagedClusters {names_of(left)}; it is"
+                f" the hub that lets them go: see that its pod in {OPERATOR_NAMESPACE} runs, and"
+                " clean again"
+            )
+    removed = await remove_all(client, objects)
+    removed += await remove_traces(client)
+    await all_gone(client, objects, seconds=leave.seconds)
+    return removed
+
+
+async def remove_traces(client: Client) -> list[str]:
+    """Remove what a hub made while it ran, wherever that is; what was removed."""
+    requests = await client.list(CSRS, labels=CLUSTER_NAME_LABEL)
+    ours = [each for each in requests.items if each["spec"].get("signerName") == SIGNER]
+    named = f"metadata.name={TOKENS_ROLE}"
+    bindings = await client.list(ROLE_BINDINGS, fields=named, metadata_only=True)
+    token = {"metadata": {"name": TOKEN_SECRET, "namespace": "kube-system"}}
+    traces: list[tuple[Resource, Object]] = [
+        *((CSRS, each) for each in ours),
+        *((ROLE_BINDINGS, each) for each in bindings.items),
+        (SECRETS, token),
+        *((CLUSTER_ROLES, {"metadata": {"name": name}}) for name in OLD_SHARED_ROLES),
+    ]
+    removed: list[str] = []
+    for resource, each in traces:
+        with suppress(NotFound):
+            await client.delete(resource, Key.of(each))
+            removed.append(f"{resource.kind} {Key.of(each)}")
+    return removed
+
+
+def is_available(manifest: Object) -> bool:
+    """Whether a cluster is heard of and well."""
+    return is_true(decode(manifest, ManagedCluster).status.conditions, AVAILABLE)
+
+
+async def let_go(client: Client, cluster: str, *, force: bool = True) -> None:
+    """Delete a cluster; by force also what it can no longer clean up."""
+    key = Key("", cluster)
+    try:
+        if force:
+            forced = {"metadata": {"annotations": {FORCE_DETACH: "0s"}}}
+            await client.patch(CLUSTERS, key, forced)
+        await client.delete(CLUSTERS, key)
+    except NotFound:
+        return
+    except KubeError as error:
+        raise Attached(f"{cluster} cannot be deleted: {error}") from error
+
+
+async def detach(client: Client, cluster: str, *, force: bool, seconds: float) -> None:
+    """Delete a cluster from its hub, and return when it is gone.
+
+    By force for one that is gone for good: what only its agent could clean up is given up.
+    """
+    try:
+        found = await client.get(CLUSTERS, cluster)
+    except NotFound as error:
+        raise Attached(f"{cluster}: there is no ManagedCluster of that name") from error
+    if force and is_available(found):
+        raise Attached(
+            f"{cluster} is available, so that it can clean up itself; detach it without --force"
+        )
+    knative = [*await listed(client, SERVINGS), *await listed(client, EVENTINGS)]
+    on_it = [each for each in knative if targets(each) == cluster]
+    if on_it and not force:
+        raise Attached(
+            f"{cluster} has Knative by {names_of(on_it)}; delete those first, for without the"
+            " cluster's profile nobody removes what they installed"
+        )
+    await let_go(client, cluster, force=force)
+    key, fields = Key("", cluster), f"metadata.name={cluster}"
+    left = await follow(
+        client, Collection(CLUSTERS, fields=fields), lambda there: not there, seconds=seconds
+    )
+    if key in left:
+        raise NotInTime(f"{cluster} is still there after {seconds:.0f} s: {excuse(left[key])}")
+
+
+def targets(manifest: Object) -> str:
+    """The cluster that a custom resource of Knative is for; empty when it is the hub."""
+    return part(manifest, "spec", "clusterProfileRef").get("name", "")
+
+
+def excuse(manifest: Object) -> str:
+    """What keeps a cluster from leaving, and what to do about it."""
+    said = find(decode(manifest, ManagedCluster).status.conditions, DELETING)
+    if said is None:
+        return f"see that the hub's pod in {OPERATOR_NAMESPACE} runs"
+    return said.message

@@ -1,0 +1,128 @@
+"""Looks at a cluster from both sides, for `knfleet doctor`."""
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from knfleet.api.cluster import CLUSTERS, LEASE_NAME, ManagedCluster
+from knfleet.api.core import LEASES, NAMESPACES, PODS, SECRETS
+from knfleet.api.hub import HUB_SECRET, KLUSTERLETS, Klusterlet
+from knfleet.api.meta import ClusterName, Object
+from knfleet.api.schema import decode
+from knfleet.api.spokeaccess import ACCESS_SECRET
+from knfleet.apply.manifest_parts import items, part
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.endpoint import Connection, Endpoint
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.workflows.accept_clusters import pending_requests
+from knfleet.workflows.detach import listed, plan_for
+from knfleet.workflows.diagnosis import Seen
+from knfleet.workflows.hub_discovery import BRIEF
+
+LOG_LINES = 200
+SPOKE = ClusterName("spoke")
+
+
+async def look_at_hub(hub: Client, name: str) -> Seen:
+    """What the hub shows of a cluster."""
+    try:
+        cluster = decode(await hub.get(CLUSTERS, name), ManagedCluster)
+    except NotFound:
+        return Seen(name)
+    leases = await hub.list(LEASES, name, fields=f"metadata.name={LEASE_NAME}")
+    times = [part(each, "spec").get("renewTime") for each in leases.items]
+    access = await hub.list(SECRETS, name, fields=f"metadata.name={ACCESS_SECRET}")
+    return Seen(
+        name,
+        cluster,
+        pending=len(await pending_requests(hub, name)),
+        renewed=datetime.fromisoformat(times[0]) if times and times[0] else None,
+        hands_over=any("token" in part(each, "data") for each in access.items),
+        unreached=await unreached(part(access.items[0], "data")) if access.items else "",
+    )
+
+
+async def unreached(data: Mapping[str, str]) -> str:
+    """Why a cluster does not answer to the token that was handed over; empty when it does."""
+    said = {name: base64.b64decode(text) for name, text in data.items()}
+    if "token" not in said or "server" not in said:
+        return ""
+    proxy = said.get("proxy-url", b"").decode() or None
+    name = said.get("tls-server-name", b"").decode() or None
+    endpoint = Endpoint(said["server"].decode(), said.get("ca.crt"), proxy, name)
+    login = StaticCredential(Credential(token=said["token"].decode()))
+    try:
+        async with Client(Connection(SPOKE, endpoint, login), BRIEF) as client:
+            await client.list(NAMESPACES, metadata_only=True, limit=1)
+    except KubeError as error:
+        return str(error)
+    return ""
+
+
+async def look_at_spoke(spoke: Client, seen: Seen) -> Seen:
+    """What the spoke shows beside."""
+    found = [decode(each, Klusterlet) for each in await listed(spoke, KLUSTERLETS)]
+    mine = [each for each in found if each.spec.cluster_name == seen.name]
+    seen = replace(seen, spoke=True)
+    if not mine:
+        return seen
+    plan = plan_for(mine[0])
+    pods = (await spoke.list(PODS, plan.namespace, labels=f"app={plan.workload}")).items
+    return replace(
+        seen,
+        klusterlet=mine[0],
+        pods={each["metadata"]["name"]: state_of(each) for each in pods},
+        log=await last_error(spoke, pods),
+        certificate_ends=await certificate_end(spoke, plan.namespace),
+    )
+
+
+def state_of(pod: Object) -> str:
+    """What a pod is, in a word."""
+    for container in items(pod, "status", "containerStatuses"):
+        waiting = part(container, "state", "waiting")
+        if waiting:
+            return str(waiting.get("reason", "waiting"))
+    return str(part(pod, "status").get("phase", "unknown"))
+
+
+async def last_error(spoke: Client, pods: list[Object]) -> str:
+    """The last error or warning that the agent logged."""
+    for pod in pods:
+        path = PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
+        try:
+            text = await spoke.raw("GET", f"{path}?tailLines={LOG_LINES}", deadline=10)
+        except KubeError:
+            continue
+        for line in reversed(text.splitlines()):
+            if told := complaint(line):
+                return told
+    return ""
+
+
+def complaint(line: bytes) -> str:
+    """What a line of the log complains of; empty when it does not."""
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, object])
+    except msgspec.DecodeError:
+        return ""
+    if fields.get("level") not in ("error", "warning", "critical"):
+        return ""
+    said = [str(fields[name]) for name in ("event", "error", "why", "remedy") if fields.get(name)]
+    return f"{fields.get('timestamp', '')} {': '.join(said)}".strip()
+
+
+async def certificate_end(spoke: Client, namespace: str) -> datetime | None:
+    """When the agent's certificate ends."""
+    from cryptography import x509
+
+    try:
+        secret = await spoke.get(SECRETS, HUB_SECRET, namespace)
+        pem = base64.b64decode(part(secret, "data").get("tls.crt", ""))
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.astimezone(UTC)
+    except (KubeError, ValueError):
+        return None

@@ -1,0 +1,72 @@
+"""Waiting for what `join` and `accept` began, with the reason when it does not come."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, JOINED, ManagedCluster
+from knfleet.api.hub import HUB_CONNECTION_DEGRADED, KLUSTERLETS, Klusterlet
+from knfleet.api.meta import Key, Object
+from knfleet.api.schema import decode
+from knfleet.api.standard import find, is_true
+from knfleet.apply.observe.collection import Collection, follow
+from knfleet.hub.informers import CSRS
+from knfleet.install.agent_manifests import JoinPlan
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.workflows.object_lists import NotInTime, available
+
+LOOK_SECONDS = 0.5
+
+
+async def heard_of(home: Client, hub: Client, plan: JoinPlan, *, seconds: float) -> None:
+    """Return when the agent runs and the hub has heard of its cluster."""
+    ends = time.monotonic() + seconds
+    await available(home, Key(plan.namespace, plan.workload), seconds=seconds)
+    while True:
+        if await has_asked(hub, plan.cluster):
+            return
+        if time.monotonic() > ends:
+            why = await excuse(home, plan.klusterlet)
+            raise NotInTime(f"{plan.cluster} has not asked the hub in {seconds:.0f} s: {why}")
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def has_asked(hub: Client, cluster: str) -> bool:
+    """Whether a cluster has asked for all that it needs, or has it already."""
+    try:
+        found = decode(await hub.get(CLUSTERS, cluster), ManagedCluster)
+    except NotFound:
+        return False
+    if is_true(found.status.conditions, JOINED):
+        return True
+    requests = await hub.list(CSRS, labels=f"{CLUSTER_NAME_LABEL}={cluster}", metadata_only=True)
+    return bool(requests.items)
+
+
+async def excuse(home: Client, klusterlet: str) -> str:
+    """What the agent says about its way to the hub."""
+    try:
+        found = decode(await home.get(KLUSTERLETS, klusterlet), Klusterlet)
+    except KubeError as error:
+        return str(error)
+    said = find(found.status.conditions, HUB_CONNECTION_DEGRADED)
+    return "the agent has not said anything yet" if said is None else said.message
+
+
+async def joined(hub: Client, cluster: str, *, seconds: float) -> None:
+    """Return when a cluster is available; raises `NotInTime` with what it says instead."""
+    key = Key("", cluster)
+
+    def is_available(found: Mapping[Key, Object]) -> bool:
+        manifest = found.get(key)
+        if manifest is None:
+            return False
+        return is_true(decode(manifest, ManagedCluster).status.conditions, AVAILABLE)
+
+    collection = Collection(CLUSTERS, fields=f"metadata.name={cluster}")
+    found = await follow(hub, collection, is_available, seconds=seconds)
+    if not is_available(found):
+        raise NotInTime(
+            f"{cluster} is not available after {seconds:.0f} s; see `knfleet doctor {cluster}`"
+        )

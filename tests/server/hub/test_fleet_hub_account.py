@@ -1,0 +1,141 @@
+"""What a thief of the hub's own token cannot do, although its roles would let him."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec.structs import replace
+
+from knfleet.api.cluster import CLUSTERS
+from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
+from knfleet.api.hub import (
+    AUTO_APPROVAL_GATE,
+    BOOTSTRAP_ACCOUNT,
+    CLUSTER_MANAGER,
+    CLUSTER_MANAGERS,
+    OPERATOR_NAMESPACE,
+)
+from knfleet.api.meta import Object
+from knfleet.hub.informers import CSRS
+from knfleet.hub.profiles.profile_namespaces import token_binding
+from knfleet.hub.registration.drivers.csr import approve, concluded
+from knfleet.hub.rights import CERTIFICATES, RBAC_GROUP, TOKENS_ROLE, role
+from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import Forbidden
+from tests.support import hubs
+from tests.support.registration import Agent, csr, request_pem
+
+USER: Object = {"apiGroup": RBAC_GROUP, "kind": "User", "name": "somebody"}
+PLAN = HubPlan(image="", feature_gates=((AUTO_APPROVAL_GATE, True),))
+ASKING = "asks-to-join"
+
+
+@pytest.fixture
+async def hub_account(fleet: Client, fleet_connection: Connection) -> AsyncIterator[Client]:
+    """One who has the hub's token, on a hub with the ClusterManager that `init` makes."""
+    await fleet.apply(CLUSTER_MANAGERS, cluster_manager(PLAN))
+    async with Client(await hubs.as_account(fleet_connection, CLUSTER_MANAGER)) as client:
+        yield client
+
+
+def component(cluster: str = "thief", **spec: Any) -> Object:
+    """A request for the certificate of kube-controller-manager, dressed as one of an agent."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return csr(cluster, request_pem(key, "system:kube-controller-manager", []), **spec)
+
+
+async def approved(hub: Client, made: Object) -> bool:
+    """Whether the hub's account can approve a request."""
+    await approve(hub, await hub.get(CSRS, made["metadata"]["name"]), reason="T", message="t")
+    return concluded(await hub.get(CSRS, made["metadata"]["name"])) == "Approved"
+
+
+async def test_the_hubs_account_binds_nobody_to_secrets_everywhere(hub_account: Client):
+    """Nor somewhere by another name: only where a set of clusters is bound."""
+    everywhere = token_binding("default", USER)
+    everywhere |= {"kind": "ClusterRoleBinding", "metadata": {"name": TOKENS_ROLE}}
+    other = {**everywhere, "metadata": {"name": "other"}}
+    for each in (everywhere, other):
+        with pytest.raises(Forbidden, match="knfleet-profile-tokens"):
+            await hub_account.create(CLUSTER_ROLE_BINDINGS, each)
+    here = token_binding("default", USER)
+    here["metadata"]["name"] = "other"
+    with pytest.raises(Forbidden, match="knfleet-profile-tokens"):
+        await hub_account.create(ROLE_BINDINGS, here)
+
+
+async def test_the_hubs_account_gets_no_certificate_of_another(
+    fleet: Client, hub_account: Client, bootstrap: Connection
+):
+    """It asks for none, makes no token to ask with, and approves none but those of agents."""
+    with pytest.raises(Forbidden, match="knfleet-hub"):
+        await hub_account.create(CSRS, component())
+    # Where it may write Secrets at all.
+    subject = {"kind": "ServiceAccount", "name": CLUSTER_MANAGER, "namespace": OPERATOR_NAMESPACE}
+    await fleet.apply(ROLE_BINDINGS, token_binding(OPERATOR_NAMESPACE, subject))
+    account = {"kubernetes.io/service-account.name": BOOTSTRAP_ACCOUNT}
+    for type_ in ("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"):
+        meta = {"name": "minted", "annotations": account}
+        minted = {"apiVersion": "v1", "kind": "Secret", "type": type_, "metadata": meta}
+        with pytest.raises(Forbidden, match="knfleet-hub"):
+            await hub_account.create(SECRETS, minted, OPERATOR_NAMESPACE)
+
+    by_another = await fleet.create(CSRS, component())
+    with pytest.raises(Forbidden, match="knfleet-hub"):
+        await approved(hub_account, by_another)
+    unlabelled = component()
+    del unlabelled["metadata"]["labels"]
+    async with Client(bootstrap) as asking:
+        made = await asking.create(CSRS, unlabelled)
+    with pytest.raises(Forbidden, match="knfleet-hub"):
+        await approved(hub_account, made)
+    assert concluded(await fleet.get(CSRS, by_another["metadata"]["name"])) == ""
+
+
+async def test_an_agent_asks_only_for_its_own_cluster(
+    fleet: Client, hub_account: Client, fleet_connection: Connection, bootstrap: Connection
+):
+    """The hub's account approves what an agent asks for only by the name of its cluster."""
+    agent = Agent(bootstrap, "asks-itself")
+    async with hubs.running(fleet_connection):
+        connection = await agent.join(fleet)
+    async with Client(connection) as own:
+        mine = await own.create(CSRS, csr("asks-itself", agent.pem))
+        other = await own.create(CSRS, csr("asks-other", agent.pem))
+    with pytest.raises(Forbidden, match="knfleet-hub"):
+        await approved(hub_account, other)
+    assert await approved(hub_account, mine)
+
+
+async def test_who_needs_no_person_is_what_the_clustermanager_says(
+    fleet: Client, hub_account: Client, fleet_connection: Connection
+):
+    """Others may be named there than the accounts that every hub knows; the rules follow."""
+    name = "system:serviceaccount:default:default"
+    rules = [
+        {"apiGroups": [CERTIFICATES], "resources": [CSRS.plural], "verbs": ["create", "get"]},
+        {"apiGroups": [CLUSTERS.group], "resources": [CLUSTERS.plural], "verbs": ["create"]},
+    ]
+    await fleet.apply(CLUSTER_ROLES, role(ASKING, rules))
+    await fleet.apply(
+        CLUSTER_ROLE_BINDINGS,
+        {
+            "apiVersion": f"{RBAC_GROUP}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": ASKING},
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": ASKING},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+        },
+    )
+    agent = Agent(await hubs.as_account(fleet_connection, "default", "default"), "named")
+    await agent.introduce()
+    request = await agent.ask()
+    with pytest.raises(Forbidden, match="by the ClusterManager"):
+        await approved(hub_account, await fleet.get(CSRS, request))
+    named = replace(PLAN, auto_approved=(name,))
+    await fleet.apply(CLUSTER_MANAGERS, cluster_manager(named))
+    async with hubs.running(fleet_connection):
+        await agent.fetch(request)
