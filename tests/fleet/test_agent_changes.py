@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from knfleet.agent import certificates
-from knfleet.agent.identity import Held
-from knfleet.agent.keeping import secret_of
-from knfleet.agent.namespaces import hub_label
+from knfleet.agent.registration.credential_store import secret_of
+from knfleet.agent.registration.drivers import csr
+from knfleet.agent.registration.identity import Held
+from knfleet.agent.status.managed_namespaces import hub_label
 from knfleet.api.cluster import (
     AVAILABLE,
     CERTIFICATE_ROTATED,
@@ -59,7 +59,7 @@ async def test_a_certificate_is_renewed_before_it_ends(scene: Scene):
 
     await until(is_new, f"a new certificate: {scene.agent.said()}")
     assert datetime.now(UTC) < ends
-    renewed = certificates.read((await hub_secret(scene.spoke))["tls.crt"])
+    renewed = csr.read((await hub_secret(scene.spoke))["tls.crt"])
     assert renewed is not None
     assert renewed.ends > datetime.now(UTC) + timedelta(hours=1)
     assert await scene.pending() == []

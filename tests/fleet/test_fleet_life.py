@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from knfleet.agent.certificates import REQUESTS
+from knfleet.agent.registration.drivers.csr import REQUESTS
 from knfleet.api.cluster import AVAILABLE, CLUSTERS, UNREACHABLE
 from knfleet.api.core import (
     CLUSTER_ROLES,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from knfleet.agent.identity import Held
+from knfleet.agent.registration.identity import Held
 from knfleet.api.cluster import (
     AGENT_NAME,
     AVAILABLE,

@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from msgspec import Struct
 
-from knfleet.agent.certificates import REQUESTS
-from knfleet.agent.identity import Held
+from knfleet.agent.registration.drivers.csr import REQUESTS
+from knfleet.agent.registration.identity import Held
 from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, ManagedCluster
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from knfleet.agent.klusterlet import NO_WORKS
+from knfleet.agent.status.klusterlet import NO_WORKS
 from knfleet.api.cluster import CLUSTERS, SET_LABEL
 from knfleet.api.clusterset import CLUSTER_SETS
 from knfleet.api.core import CRDS, NAMESPACES, PODS

@@ -5,11 +5,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.agent.bootstraps import FileSource, SecretSource
-from knfleet.agent.keeping import Keeper
-from knfleet.agent.klusterlet import KlusterletStatus
-from knfleet.agent.process import Agent
+from knfleet.agent.main import Agent
+from knfleet.agent.registration.bootstrap_kubeconfig import FileSource, SecretSource
+from knfleet.agent.registration.credential_store import Keeper
 from knfleet.agent.settings import Settings
+from knfleet.agent.status.klusterlet import KlusterletStatus
 from knfleet.api.meta import ClusterName
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection

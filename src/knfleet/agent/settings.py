@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from knfleet.agent.names import Names
-from knfleet.agent.registering import Registration
-from knfleet.agent.status import Telling
+from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.registration import Registration
+from knfleet.agent.status.cluster_status import Telling
 from knfleet.api.hub import AGENT_NAMESPACE
 from knfleet.api.meta import Object
 from knfleet.kube.endpoint import Endpoint

@@ -146,9 +146,9 @@ def bind(listen: str) -> "Bind | None":
 
 def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
     """What the flags ask for, checked."""
-    from knfleet.agent.names import Names
+    from knfleet.agent.registration.cluster_names import Names
     from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, Settings
-    from knfleet.agent.status import Telling
+    from knfleet.agent.status.cluster_status import Telling
     from knfleet.api.hub import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
 
     check_name(options["cluster"])
@@ -184,7 +184,7 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
 
 def check_name(name: str) -> None:
     """Refuse a name that no cluster can have."""
-    from knfleet.agent.names import name_problem
+    from knfleet.agent.registration.cluster_names import name_problem
 
     if not name:
         raise click.UsageError("--spoke-cluster-name is missing; it is the cluster's name")

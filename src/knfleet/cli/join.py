@@ -117,7 +117,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 def check(options: dict[str, Any]) -> None:
     """Refuse what cannot be, before anything is done."""
-    from knfleet.agent.names import new_name_problem
+    from knfleet.agent.registration.cluster_names import new_name_problem
 
     if problem := new_name_problem(options["cluster"]):
         raise click.UsageError(f"--cluster-name {options['cluster']}: {problem}")
@@ -167,7 +167,7 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     Unless something else is said, the hub reaches the cluster where this command does: the address
     that pods use is of no use elsewhere.
     """
-    from knfleet.agent.names import random_agent
+    from knfleet.agent.registration.cluster_names import random_agent
     from knfleet.cli.agent import annotations
     from knfleet.install.agent_manifests import JoinPlan
     from knfleet.kube.auth.kubeconfig import connect, parse

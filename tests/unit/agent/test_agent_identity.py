@@ -9,9 +9,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from knfleet.agent import certificates
-from knfleet.agent.certificates import Certificate, Issued, Refused, outcome
-from knfleet.agent.identity import (
+from knfleet.agent.registration.cluster_names import Names, name_problem, random_agent
+from knfleet.agent.registration.drivers import csr
+from knfleet.agent.registration.drivers.csr import Certificate, Issued, Refused, outcome
+from knfleet.agent.registration.identity import (
     Held,
     Place,
     certificate_problem,
@@ -21,7 +22,6 @@ from knfleet.agent.identity import (
     is_moved,
     read_bootstrap,
 )
-from knfleet.agent.names import Names, name_problem, random_agent
 from knfleet.kube.auth.kubeconfig_entries import Origin
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import ConfigError
@@ -33,10 +33,10 @@ LONG = Names("c" * 63, "agent")
 
 def issued(names: Names, *, ends: datetime = NOW + timedelta(days=1)) -> Held:
     """What an agent holds after it was let in."""
-    key = certificates.new_key()
+    key = csr.new_key()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        request = x509.load_pem_x509_csr(certificates.request_pem(key, names))
+        request = x509.load_pem_x509_csr(csr.request_pem(key, names))
         signer = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             x509.CertificateBuilder()
@@ -77,7 +77,7 @@ def test_a_name_that_no_cluster_can_have_is_told_from_one_that_can(name: str, wo
 
 @pytest.mark.parametrize("names", [NAMES, LONG])
 def test_a_request_names_the_agent_however_long_its_name_is(names: Names):
-    pem = certificates.request_pem(certificates.new_key(), names)
+    pem = csr.request_pem(csr.new_key(), names)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -89,7 +89,7 @@ def test_a_request_names_the_agent_however_long_its_name_is(names: Names):
         ("2.5.4.3", f"system:open-cluster-management:{names.cluster}:{names.agent}"),
     ]
     assert list(request.extensions) == []
-    manifest = certificates.request_manifest(pem, names, 7200)
+    manifest = csr.request_manifest(pem, names, 7200)
     assert manifest["metadata"]["generateName"] == f"{names.cluster}-"
     assert manifest["spec"]["expirationSeconds"] == 7200
     assert base64.b64decode(manifest["spec"]["request"]) == pem
@@ -120,7 +120,7 @@ def test_a_certificate_is_of_use_while_it_is_ours_and_lasts(names: Names):
     assert "ended" in certificate_problem(held, names, NOW + timedelta(days=2))
     assert "not for" in certificate_problem(held, Names(names.cluster, "other"), NOW)
     assert "no certificate" in certificate_problem(Held("c1", "a1"), names, NOW)
-    foreign = Held("", "", b"", certificates.new_key(), held.certificate)
+    foreign = Held("", "", b"", csr.new_key(), held.certificate)
     assert "does not belong" in certificate_problem(foreign, names, NOW)
     broken = Held("", "", b"", held.key, b"nonsense")
     assert "cannot be read" in certificate_problem(broken, names, NOW)

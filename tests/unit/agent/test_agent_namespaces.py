@@ -3,7 +3,7 @@
 import hashlib
 from datetime import UTC, datetime
 
-from knfleet.agent.namespaces import hub_label, patch_of
+from knfleet.agent.status.managed_namespaces import hub_label, patch_of
 from knfleet.api.cluster import ManagedCluster
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode

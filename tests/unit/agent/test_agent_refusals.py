@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.agent.registering import explained
+from knfleet.agent.registration.registration import explained
 from knfleet.kube.errors import Forbidden, KubeError, Refused, TlsFailed, Unauthorized
 
 

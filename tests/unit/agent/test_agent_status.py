@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from knfleet.agent.handover import Token, content, over
-from knfleet.agent.klusterlet import CONNECTED, WAITING
-from knfleet.agent.klusterlet import patch_of as klusterlet_patch
-from knfleet.agent.status import (
+from knfleet.agent.access.access_token import Token, content, over
+from knfleet.agent.status.cluster_status import (
     Facts,
     Telling,
     is_clock_off,
@@ -17,6 +15,8 @@ from knfleet.agent.status import (
     told_claims,
     total,
 )
+from knfleet.agent.status.klusterlet import CONNECTED, WAITING
+from knfleet.agent.status.klusterlet import patch_of as klusterlet_patch
 from knfleet.api.cluster import ManagedCluster
 from knfleet.api.hub import Klusterlet
 from knfleet.api.meta import Object

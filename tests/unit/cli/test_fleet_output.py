@@ -222,12 +222,12 @@ def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str):
 
 def pending(agent: str, user: str = "system:bootstrap:ocmhub") -> Pending:
     """A request that waits."""
-    from knfleet.agent import certificates
-    from knfleet.agent.names import Names
+    from knfleet.agent.registration.cluster_names import Names
+    from knfleet.agent.registration.drivers import csr
 
     names = Names("c1", agent)
-    pem = certificates.request_pem(certificates.new_key(), names)
-    manifest = certificates.request_manifest(pem, names)
+    pem = csr.request_pem(csr.new_key(), names)
+    manifest = csr.request_manifest(pem, names)
     manifest["metadata"]["name"] = f"c1-{agent}"
     return Pending(manifest, Request("c1", agent, user))
 

@@ -6,8 +6,8 @@ Hubs of Open Cluster Management let an agent get and update it, but not patch it
 import random
 from datetime import UTC, datetime
 
-from knfleet.agent.seat import Seat
-from knfleet.agent.status import is_accepted
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster import LEASE_NAME
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object, Request

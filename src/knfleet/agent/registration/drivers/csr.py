@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
-from knfleet.agent.names import Names
+from knfleet.agent.registration.cluster_names import Names
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.auth.x509 import fingerprint

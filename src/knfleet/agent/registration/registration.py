@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from knfleet.agent import certificates
-from knfleet.agent.certificates import REQUESTS, Issued, Refused
-from knfleet.agent.identity import Bootstrap, Held, hub_kubeconfig
-from knfleet.agent.names import Names
+from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.drivers import csr
+from knfleet.agent.registration.drivers.csr import REQUESTS, Issued, Refused
+from knfleet.agent.registration.identity import Bootstrap, Held, hub_kubeconfig
 from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.observe.collection import Collection, follow
@@ -86,7 +86,7 @@ async def register(bootstrap: Bootstrap, wanted: Registration, say: Say) -> Held
     async with Client(bootstrap.connection, Options(attempts=1, concurrency=4)) as hub:
         await persistently(lambda: ensure_cluster(hub, wanted), say)
         while True:
-            key = certificates.new_key()
+            key = csr.new_key()
             name = await persistently(lambda key=key: request(hub, wanted, key), say)
             if not name:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -115,14 +115,14 @@ async def request(hub: Client, wanted: Registration, key: bytes) -> str:
             "too many certificate requests; delete old ones", labels=labels, count=len(there.items)
         )
         return ""
-    pem = certificates.request_pem(key, names)
-    manifest = certificates.request_manifest(pem, names, wanted.lifetime_seconds)
+    pem = csr.request_pem(key, names)
+    manifest = csr.request_manifest(pem, names, wanted.lifetime_seconds)
     made = await hub.create(REQUESTS, manifest)
     log.info(
         "asked for a certificate",
         request=made["metadata"]["name"],
         user=names.user,
-        key=certificates.key_fingerprint(key),
+        key=csr.key_fingerprint(key),
     )
     return made["metadata"]["name"]
 
@@ -133,16 +133,16 @@ async def answered(hub: Client, name: str, wanted: Registration, say: Say) -> Is
     collection = Collection(REQUESTS, fields=f"metadata.name={name}")
 
     def is_done(found: Mapping[Key, Object]) -> bool:
-        return certificates.outcome(found.get(key)) is not None
+        return csr.outcome(found.get(key)) is not None
 
     while True:
         found = await persistently(
             lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), say
         )
-        if key in found and (became := certificates.outcome(found[key])) is not None:
+        if key in found and (became := csr.outcome(found[key])) is not None:
             return became
         try:
-            became = certificates.outcome(await hub.get(REQUESTS, name))
+            became = csr.outcome(await hub.get(REQUESTS, name))
         except NotFound:
             return Refused("the request was deleted before it was answered")
         except KubeError as error:

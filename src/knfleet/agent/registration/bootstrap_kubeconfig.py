@@ -9,7 +9,7 @@ import contextlib
 from pathlib import Path
 from typing import Protocol
 
-from knfleet.agent.identity import Bootstrap, read_bootstrap
+from knfleet.agent.registration.identity import Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
 from knfleet.api.hub import BOOTSTRAP_SECRET
 from knfleet.api.meta import Key

@@ -9,7 +9,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from knfleet.agent.identity import FILES, Held
+from knfleet.agent.registration.identity import FILES, Held
 from knfleet.api.core import NAMESPACES, SECRETS
 from knfleet.api.hub import HUB_SECRET
 from knfleet.api.meta import Key, Object

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from knfleet.agent import certificates
-from knfleet.agent.certificates import Issued
-from knfleet.agent.identity import Held, certificate_problem
-from knfleet.agent.keeping import Keeper, held_in
-from knfleet.agent.registering import answered, request
-from knfleet.agent.seat import Seat
-from knfleet.agent.status import is_accepted
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.registration.credential_store import Keeper, held_in
+from knfleet.agent.registration.drivers import csr
+from knfleet.agent.registration.drivers.csr import Issued
+from knfleet.agent.registration.identity import Held, certificate_problem
+from knfleet.agent.registration.registration import answered, request
+from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster import CERTIFICATE_ROTATED
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Request
@@ -48,7 +48,7 @@ class Renewal:
     async def reconcile(self, _request: Request) -> Again:
         """Put right what is kept, and renew what is due."""
         await self.put_right()
-        certificate = certificates.read(self.seat.identity.held.certificate)
+        certificate = csr.read(self.seat.identity.held.certificate)
         now = datetime.now(UTC)
         if certificate is None or certificate.ends <= now:
             self.seat.leave("the certificate has ended")
@@ -85,7 +85,7 @@ class Renewal:
 
     async def renew(self) -> None:
         """Ask for the next certificate, as who we are, and use it."""
-        key = certificates.new_key()
+        key = csr.new_key()
         wanted = self.seat.settings.registration(self.seat.names)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -100,13 +100,13 @@ class Renewal:
         held = replace(self.seat.identity.held, key=key, certificate=answer.certificate)
         await self.hold(held)
         self.chance = random.random()  # noqa: S311 - not a secret
-        if (issued := certificates.read(answer.certificate)) is not None:
-            validity = certificates.valid_for(issued)
+        if (issued := csr.read(answer.certificate)) is not None:
+            validity = csr.valid_for(issued)
             log.info("certificate renewed", valid=validity)
             message = f"client certificate rotated, valid {validity}"
             self.tell("True", "ClientCertificateUpdated", message)
 
-    def answer(self, name: str) -> Awaitable[certificates.Issued | certificates.Refused]:
+    def answer(self, name: str) -> Awaitable[csr.Issued | csr.Refused]:
         """What became of a request."""
 
         def say(_reason: str, message: str) -> None:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from knfleet.agent.seat import Seat
-from knfleet.agent.status import is_accepted
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from knfleet.agent import certificates
-from knfleet.agent.names import Names
+from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.drivers import csr
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.auth.kubeconfig import Kubeconfig, choose, connect, parse, pick
 from knfleet.kube.auth.kubeconfig_entries import Origin
@@ -136,7 +136,7 @@ def certificate_problem(held: Held, names: Names, now: datetime) -> str:
     """Why the kept certificate is of no use; empty when it is."""
     if not held.key or not held.certificate:
         return "there is no certificate yet"
-    certificate = certificates.read(held.certificate)
+    certificate = csr.read(held.certificate)
     if certificate is None:
         return "the certificate cannot be read"
     if problem := check_key_pair(held.certificate, held.key):

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from knfleet.agent.seat import Seat
-from knfleet.agent.status import is_accepted
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request

@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from knfleet.agent.identity import HUB, Held, Place
-from knfleet.agent.names import Names
+from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.identity import HUB, Held, Place
 from knfleet.agent.settings import Settings
 from knfleet.api.cluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import Key, Object, Request

@@ -15,8 +15,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from knfleet.agent.bootstraps import Source, changed, readable
-from knfleet.agent.identity import (
+from knfleet.agent.controllers import STRANGER, Sitting, admitted, taken
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.registration.bootstrap_kubeconfig import Source, changed, readable
+from knfleet.agent.registration.cluster_names import Names, random_agent
+from knfleet.agent.registration.credential_store import Keeper
+from knfleet.agent.registration.identity import (
     Bootstrap,
     Held,
     certificate_problem,
@@ -24,13 +28,9 @@ from knfleet.agent.identity import (
     hub_kubeconfig,
     is_moved,
 )
-from knfleet.agent.keeping import Keeper
-from knfleet.agent.klusterlet import WAITING, Connection, KlusterletStatus
-from knfleet.agent.names import Names, random_agent
-from knfleet.agent.registering import ensure_cluster, register
-from knfleet.agent.seat import Seat
+from knfleet.agent.registration.registration import ensure_cluster, register
 from knfleet.agent.settings import Settings
-from knfleet.agent.sitting import STRANGER, Sitting, admitted, taken
+from knfleet.agent.status.klusterlet import WAITING, Connection, KlusterletStatus
 from knfleet.api.cluster import CLUSTERS
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized

@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime
 
-from knfleet.agent.seat import Seat
-from knfleet.agent.status import Facts, is_accepted, is_clock_off, patch_of
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.status.cluster_status import Facts, is_accepted, is_clock_off, patch_of
 from knfleet.api.cluster import AVAILABLE, CLAIMS, CLUSTERS, PROPERTIES, ManagedCluster
 from knfleet.api.core import NODES
 from knfleet.api.meta import Key, Object, Request

@@ -9,16 +9,16 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from knfleet.agent import certificates
-from knfleet.agent.handover import Handover
-from knfleet.agent.heartbeat import Heartbeat
-from knfleet.agent.keeping import Keeper
-from knfleet.agent.klusterlet import CONNECTED, WAITING, Connection
-from knfleet.agent.namespaces import MemberNamespaces
-from knfleet.agent.renewal import Renewal
-from knfleet.agent.reporting import Reporter
-from knfleet.agent.seat import Seat
-from knfleet.agent.status import is_accepted
+from knfleet.agent.access.access_token import Handover
+from knfleet.agent.hub_session import Seat
+from knfleet.agent.registration.credential_store import Keeper
+from knfleet.agent.registration.drivers import csr
+from knfleet.agent.registration.renewal import Renewal
+from knfleet.agent.status.cluster_status import is_accepted
+from knfleet.agent.status.heartbeat import Heartbeat
+from knfleet.agent.status.klusterlet import CONNECTED, WAITING, Connection
+from knfleet.agent.status.managed_namespaces import MemberNamespaces
+from knfleet.agent.status.reporter import Reporter
 from knfleet.api.cluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
@@ -124,13 +124,13 @@ class Sitting:
 
     def say_validity(self) -> None:
         """Have the conditions tell how long the certificate is valid."""
-        certificate = certificates.read(self.seat.identity.held.certificate)
+        certificate = csr.read(self.seat.identity.held.certificate)
         if certificate is not None:
             self.seat.rotated = StandardCondition(
                 type=CERTIFICATE_ROTATED,
                 status="True",
                 reason="ClientCertificateUpdated",
-                message=f"client certificate rotated, valid {certificates.valid_for(certificate)}",
+                message=f"client certificate rotated, valid {csr.valid_for(certificate)}",
             )
 
     async def watch_over(self) -> None:

@@ -1,0 +1,1 @@
+"""The hub's access to this cluster."""

@@ -1,0 +1,1 @@
+"""How the agent registers its cluster and keeps its credential."""

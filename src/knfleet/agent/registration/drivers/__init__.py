@@ -1,0 +1,1 @@
+"""Ways in which an agent gets its credential for the hub."""

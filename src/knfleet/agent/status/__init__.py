@@ -1,0 +1,1 @@
+"""What the agent reports: heartbeat, cluster status, Klusterlet, namespaces."""
