@@ -102,7 +102,7 @@ docs: $(READY) reasons ## write the generated pages of the documentation again
 
 .PHONY: reasons
 reasons: $(READY) ## write docs/reasons.md again
-	@$(BIN)/python -m knfleet.overview.reasons docs/reasons.md
+	@$(BIN)/python -m knfleet.view.reasons.catalog docs/reasons.md
 
 .PHONY: site
 site: $(READY) ## build the site of the documentation below site/

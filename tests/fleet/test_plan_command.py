@@ -13,13 +13,13 @@ from knfleet.api.meta import Key, Object
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.yaml import dump_all, load
-from knfleet.overview.objects import Standing, diff_of, objects_of
-from knfleet.overview.plans import Act, Plans
-from knfleet.overview.saved import WorldMoved, write
-from knfleet.overview.subjects import by_name, with_version
-from knfleet.overview.targets import providers_for
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
+from knfleet.view.installation_objects import Standing, diff_of, objects_of
+from knfleet.view.plan.model import Act, Plans
+from knfleet.view.plan.plan_file import WorldMoved, write
+from knfleet.view.plan.subjects import by_name, with_version
+from knfleet.view.target_access import providers_for
 from testbed.operators import Hub, Operator
 from tests.support.commands import refused, type_in
 from tests.support.fleets import Fleet

@@ -19,15 +19,15 @@ from knfleet.kube.yaml import is_mapping
 from knfleet.operator.desired_objects import Renderer
 from knfleet.operator.installation import Installation
 from knfleet.operator.targets.targets import LocalTargets
-from knfleet.overview.differences import differences
-from knfleet.overview.images import images
-from knfleet.overview.planning import Planner
-from knfleet.overview.plans import Act, ObjectChange, Plan, ordered
-from knfleet.overview.prospects import KINDS, Subject
-from knfleet.overview.subjects import as_of
-from knfleet.overview.trials import CHOSEN
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
+from knfleet.view.differences import differences
+from knfleet.view.image_list import images
+from knfleet.view.plan.dry_run import CHOSEN
+from knfleet.view.plan.model import Act, ObjectChange, Plan, ordered
+from knfleet.view.plan.planner import Planner
+from knfleet.view.plan.preview import KINDS, Subject
+from knfleet.view.plan.subjects import as_of
 from testbed.operators import HOME, Hub
 from testbed.waiting import until
 from tests.support import edits

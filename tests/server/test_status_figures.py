@@ -18,7 +18,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.client.verbs import Client, Options
-from knfleet.overview.reading import KINDS, read_fleet
+from knfleet.view.fleet_reader import KINDS, read_fleet
 from testbed.clusters import Lent
 from testbed.fakes.clients import Heard
 from tests.support.commands import done, refused, type_in

@@ -25,7 +25,7 @@ from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
 from knfleet.api.meta import Object
 from knfleet.cli.main import knfleet as command_line
 from knfleet.cli.reference import commands
-from knfleet.overview.reasons import CHAPTERS
+from knfleet.view.reasons.catalog import CHAPTERS
 
 RECORD = Path(__file__).with_name("contracts.json")
 KEY = re.compile(r"^([a-z0-9-]+\.)+(dev|io)/[\w.:-]*$")

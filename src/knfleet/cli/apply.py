@@ -16,7 +16,7 @@ from knfleet.cli.wait import Waiter
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.kube.client.verbs import Client
-    from knfleet.overview.waiting import Waiting
+    from knfleet.view.wait_goals import Waiting
 
 
 @click.command()
@@ -40,7 +40,7 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
     \b
     knfleet apply --plan plan.json --wait
     """
-    from knfleet.overview.saved import load
+    from knfleet.view.plan.plan_file import load
 
     saved = load(path)
     folder = chosen_folder(options["directory"])
@@ -49,8 +49,8 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
     async def run() -> "Waiting | None":
         from knfleet.kube.client.verbs import Client
         from knfleet.kube.client.verbs import Options as Behaviour
-        from knfleet.overview.saved import checked, write
-        from knfleet.overview.targets import providers_for
+        from knfleet.view.plan.plan_file import checked, write
+        from knfleet.view.target_access import providers_for
 
         providers = providers_for(options["provider_file"], kubeconfig, context)
         async with Client(connection, Behaviour(manager="knfleet-cli")) as hub:
@@ -70,7 +70,7 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
 
 async def settled(hub: "Client", names: list[str], seconds: float) -> "Waiting":
     """Wait until custom resources are ready, and tell how far they are."""
-    from knfleet.overview.waiting import Goal
+    from knfleet.view.wait_goals import Goal
 
     with progress() as shown:
         return await Waiter(hub, Goal("ready"), seconds, shown).wait(tuple(names))

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from knfleet.overview.model import Fleet
+    from knfleet.view.fleet_model import Fleet
 
 SECONDS = 2.0
 """A shell that waits longer for names is worse than one without them."""
@@ -71,7 +71,7 @@ def fleet_for(context: click.Context) -> "Fleet | None":
     from knfleet.cli.fleet import connection_of
     from knfleet.kube.client.verbs import Client, Options
     from knfleet.kube.errors import KubeError
-    from knfleet.overview.reading import fleet_of, read_objects
+    from knfleet.view.fleet_reader import fleet_of, read_objects
 
     kubeconfig: Path | None = context.params.get("kubeconfig")
 

@@ -171,7 +171,7 @@ def not_there(error: "ApiError") -> str:
 
 def configuration(error: "KubeError") -> str:
     """A kubeconfig that is not there, or does not have what was asked for."""
-    from knfleet.overview.nearest import nearest
+    from knfleet.view.suggestions import nearest
 
     text = str(error)
     name = quoted_context()

@@ -13,8 +13,8 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from knfleet.overview.explanation import Explanation
-    from knfleet.overview.model import Fleet, InstallRow
+    from knfleet.view.fleet_model import Fleet, InstallRow
+    from knfleet.view.reasons.explanation import Explanation
 
 WIDTH = 92
 
@@ -25,7 +25,7 @@ def complete(
     """Reasons, and custom resources when it begins like none."""
     from click.shell_completion import CompletionItem
 
-    from knfleet.overview.reasons import REASONS
+    from knfleet.view.reasons.catalog import REASONS
 
     found = [CompletionItem(name) for name in sorted(REASONS) if name.startswith(incomplete)]
     return found if incomplete and found else names_of_installs(context, parameter, incomplete)
@@ -49,8 +49,8 @@ def command(what: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet explain ClusterProfileNotReady
     knfleet explain knative-serving/edge-1
     """
-    from knfleet.overview.reasons import REASONS, NoSuchReason
-    from knfleet.overview.reasons import explained as texts_of
+    from knfleet.view.reasons.catalog import REASONS, NoSuchReason
+    from knfleet.view.reasons.catalog import explained as texts_of
 
     if options["is_list"]:
         click.echo("\n".join(f"{name}: {first(text)}" for name, text in sorted(REASONS.items())))
@@ -76,8 +76,8 @@ def install_named(
 ) -> "InstallRow":
     """The custom resource of a name; without a hub, the sentence about reasons."""
     from knfleet.kube.errors import ConfigError
-    from knfleet.overview.naming import find_install
-    from knfleet.overview.reading import read_fleet
+    from knfleet.view.fleet_reader import read_fleet
+    from knfleet.view.name_lookup import find_install
 
     try:
         connection = connection_of(kubeconfig, context)
@@ -90,8 +90,8 @@ def install_named(
 def about(row: "InstallRow") -> "tuple[str, list[tuple[str, Explanation]]]":
     """How a custom resource stands, and what its reasons mean, with its names in the commands."""
     from knfleet.api.conditions import PAUSED
-    from knfleet.overview.reasons import NoSuchReason, filled, names_of
-    from knfleet.overview.reasons import explained as texts_of
+    from knfleet.view.reasons.catalog import NoSuchReason, filled, names_of
+    from knfleet.view.reasons.catalog import explained as texts_of
 
     name = f"{row.kind} {row.namespace}/{row.name}"
     if row.ready == "True" and not row.paused:
@@ -141,6 +141,6 @@ def wrapped(text: str, first_indent: str, indent: str = "") -> list[str]:
 
 def first(text: "Explanation") -> str:
     """The first sentence of a meaning."""
-    from knfleet.overview.reasons import sentences
+    from knfleet.view.reasons.catalog import sentences
 
     return sentences(text.meaning)[0]

@@ -156,7 +156,7 @@ def on_cluster(connection: "Connection", work: "Callable[[Client], Awaitable[T]]
 async def like(client: "Client", resource: "Resource", name: str) -> str:
     """What to say of a name that there is not: which one may have been meant; best effort."""
     from knfleet.kube.errors import KubeError
-    from knfleet.overview.nearest import meant
+    from knfleet.view.suggestions import meant
 
     try:
         listing = await client.list(resource, metadata_only=True)

@@ -81,7 +81,7 @@ def clusters(
     there = [each["metadata"]["name"] for each in found]
     for name in names:
         if name not in there:
-            from knfleet.overview.nearest import meant
+            from knfleet.view.suggestions import meant
 
             raise click.ClickException(
                 f"ManagedCluster {name} does not exist; {meant(name, there)}"

@@ -153,7 +153,7 @@ class Commands(click.Group):
         name = args[0]
         if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        from knfleet.overview.nearest import nearest
+        from knfleet.view.suggestions import nearest
 
         like = nearest(name, COMMANDS)
         hint = f" Did you mean {like!r}?" if like else ""

@@ -15,9 +15,9 @@ from knfleet.cli.status import provider_option
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.kube.client.verbs import Client
-    from knfleet.overview.planning import Planner
-    from knfleet.overview.plans import Plans
-    from knfleet.overview.prospects import Subject
+    from knfleet.view.plan.model import Plans
+    from knfleet.view.plan.planner import Planner
+    from knfleet.view.plan.preview import Subject
 
 
 @click.command()
@@ -63,7 +63,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
 
     async def run() -> "tuple[Plans, list[Subject]]":
         from knfleet.kube.client.verbs import Client
-        from knfleet.overview.targets import providers_for
+        from knfleet.view.target_access import providers_for
 
         providers = providers_for(options["provider_file"], kubeconfig, context)
         async with Client(connection) as hub:
@@ -74,7 +74,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     plans, subjects = asyncio.run(run())
     show(plans, options["output"])
     if options["save"]:
-        from knfleet.overview.saved import save
+        from knfleet.view.plan.plan_file import save
 
         save(options["save"], plans, subjects)
         say(f"saved; carry it out with: knfleet apply --plan {options['save']}")
@@ -94,10 +94,10 @@ def planner_for(hub: "Client", folder: Path, providers: Any) -> "Planner":
     import os
 
     from knfleet.operator.desired_objects import Renderer
-    from knfleet.overview.planning import Planner
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.source.sources import cache_folder
+    from knfleet.view.plan.planner import Planner
 
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
     renderer = Renderer(releases, os.environ.get("KUBERNETES_MIN_VERSION", ""))
@@ -108,7 +108,7 @@ async def chosen(
     hub: "Client", name: str | None, manifests: "list[Object]", options: dict[str, Any]
 ) -> "list[Subject]":
     """The custom resources that the arguments mean, with another version if one is wanted."""
-    from knfleet.overview import subjects
+    from knfleet.view.plan import subjects
 
     if options["every"]:
         found = await subjects.every(hub, options["namespace"])

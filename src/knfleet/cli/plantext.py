@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import UNSET
 
 from knfleet.cli.output import painted, table
-from knfleet.overview.differences import FieldChange
-from knfleet.overview.plans import Act, ObjectChange, Plan, Plans
+from knfleet.view.differences import FieldChange
+from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans
 
 LONGEST_VALUE = 60
 MOST_LINES = 8

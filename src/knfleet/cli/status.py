@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.clusters.provider_file import ProviderFile
     from knfleet.kube.client.verbs import Client
-    from knfleet.overview.chain import Chain
-    from knfleet.overview.model import Fleet, InstallRow
-    from knfleet.overview.reading import HubObjects
+    from knfleet.view.chain import Chain
+    from knfleet.view.fleet_model import Fleet, InstallRow
+    from knfleet.view.fleet_reader import HubObjects
 
 CLEAR = "\x1b[H\x1b[2J"
 
@@ -66,7 +66,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
     providers = None
     if name:
-        from knfleet.overview.targets import providers_for
+        from knfleet.view.target_access import providers_for
 
         providers = providers_for(options["provider_file"], kubeconfig, context)
     connection = connection_of(kubeconfig, context)
@@ -100,7 +100,7 @@ class View:
 
     async def once(self) -> None:
         """Show how things are now."""
-        from knfleet.overview.reading import read_objects
+        from knfleet.view.fleet_reader import read_objects
 
         objects = await read_objects(self.client)
         for warning in objects.warnings:
@@ -109,7 +109,7 @@ class View:
 
     async def follow(self) -> None:
         """Show how things are, and every change."""
-        from knfleet.overview.live import following
+        from knfleet.view.fleet_watch import following
 
         async with following(self.client) as live:
             for warning in live.known.warnings:
@@ -120,7 +120,7 @@ class View:
 
     async def show(self, objects: "HubObjects", *, is_live: bool = False) -> None:
         """Print what was asked for, as it was asked for."""
-        from knfleet.overview.reading import fleet_of
+        from knfleet.view.fleet_reader import fleet_of
 
         now = datetime.now(UTC)
         fleet = fleet_of(objects, now)
@@ -132,7 +132,7 @@ class View:
     def print_fleet(self, fleet: "Fleet", now: datetime, *, is_live: bool) -> None:
         """The whole fleet."""
         from knfleet.cli.views import fleet_text, name_of, news
-        from knfleet.overview.reading import KINDS
+        from knfleet.view.fleet_reader import KINDS
 
         before, self.before = self.before, fleet
         if self.output in ("json", "yaml"):
@@ -155,8 +155,8 @@ class View:
     ) -> None:
         """One cluster, or the chain of one installation."""
         from knfleet.cli.views import chain_text, cluster_text, name_of
-        from knfleet.overview.model import ClusterRow
-        from knfleet.overview.naming import find
+        from knfleet.view.fleet_model import ClusterRow
+        from knfleet.view.name_lookup import find
 
         row = find(fleet, self.name)
         if self.output == "name":
@@ -174,7 +174,7 @@ class View:
 
     async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "Fleet") -> "Chain":
         """The chain of an installation, opened anew only when the hub says something new of it."""
-        from knfleet.overview.chain import chain_of
+        from knfleet.view.chain import chain_of
 
         manifest = manifest_of(row, objects)
         cluster = next((each for each in fleet.clusters if each.name == row.cluster), None)
@@ -185,9 +185,9 @@ class View:
 
     async def look(self, chain: "Chain", manifest: "Object") -> "Chain":
         """The chain with its failing link opened on the target."""
-        from knfleet.overview.chain import opened, with_details
-        from knfleet.overview.targets import target_of
-        from knfleet.overview.workloads import looked_in_vain
+        from knfleet.view.chain import opened, with_details
+        from knfleet.view.target_access import target_of
+        from knfleet.view.workload_findings import looked_in_vain
 
         failing = chain.failing
         if failing is None or failing.name == "target":

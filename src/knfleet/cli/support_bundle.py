@@ -35,7 +35,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     are in it by name alone; tokens, keys, certificates and passwords are taken out everywhere.
     """
     from knfleet.kube.client.verbs import Client
-    from knfleet.overview.evidence import Evidence
+    from knfleet.view.support_bundle import Evidence
 
     connection = connection_of(kubeconfig, context)
     began = datetime.now(UTC)

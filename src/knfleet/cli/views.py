@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from knfleet.cli.get import age
 from knfleet.cli.output import Table
-from knfleet.overview.chain import Chain
-from knfleet.overview.model import ClusterRow, Fleet, InstallRow, Stand
-from knfleet.overview.progress import shortened
-from knfleet.overview.workloads import Finding
+from knfleet.view.chain import Chain
+from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow, Stand
+from knfleet.view.progress import shortened
+from knfleet.view.workload_findings import Finding
 
 Row = TypeVar("Row", ClusterRow, InstallRow)
 

@@ -15,8 +15,8 @@ from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
     from knfleet.kube.client.verbs import Client
-    from knfleet.overview.reading import HubObjects
-    from knfleet.overview.waiting import Goal, Waiting
+    from knfleet.view.fleet_reader import HubObjects
+    from knfleet.view.wait_goals import Goal, Waiting
 
 
 def goals(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -53,7 +53,7 @@ def command(
     knfleet wait --for=condition=TargetClusterResolved edge-1
     """
     from knfleet.kube.client.verbs import Client
-    from knfleet.overview.waiting import Goal
+    from knfleet.view.wait_goals import Goal
 
     if bool(names) == options["is_all"]:
         raise click.UsageError("name what to wait for, or write --all")
@@ -94,8 +94,8 @@ class Waiter:
 
     async def wait(self, given: tuple[str, ...]) -> "Waiting":
         """How it ended: with everything done, or with the time over."""
-        from knfleet.overview.live import following
-        from knfleet.overview.waiting import waiting
+        from knfleet.view.fleet_watch import following
+        from knfleet.view.wait_goals import waiting
 
         async with following(self.client) as live:
             names = self.chosen(live.objects(), given)
@@ -112,9 +112,9 @@ class Waiter:
 
     def chosen(self, objects: "HubObjects", given: tuple[str, ...]) -> list[str]:
         """The full names of what is waited for."""
-        from knfleet.overview.naming import find, full_name, rows_of
-        from knfleet.overview.reading import fleet_of
-        from knfleet.overview.waiting import REMOVED
+        from knfleet.view.fleet_reader import fleet_of
+        from knfleet.view.name_lookup import find, full_name, rows_of
+        from knfleet.view.wait_goals import REMOVED
 
         fleet = fleet_of(objects, datetime.now(UTC))
         if not given:

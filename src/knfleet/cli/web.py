@@ -61,8 +61,8 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     from functools import partial
 
     from knfleet.cli.operator import start
-    from knfleet.overview.targets import providers_for
     from knfleet.runtime import logs
+    from knfleet.view.target_access import providers_for
     from knfleet.web.process import Beside, build
     from knfleet.web.settings import check_free
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from knfleet import __version__
-from knfleet.overview.model import ClusterRow, InstallRow
+from knfleet.view.fleet_model import ClusterRow, InstallRow
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"

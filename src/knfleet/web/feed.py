@@ -17,9 +17,9 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
-from knfleet.overview.model import Fleet
-from knfleet.overview.reading import HubObjects, fleet_of
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
+from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.web.sight import EVERYTHING, KINDS, Sight
 
 SOONEST_SECONDS = 0.1

@@ -18,10 +18,10 @@ from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError
 from knfleet.operator.kinds import profile_of, uid_of
-from knfleet.overview.chain import Chain, chain_of, opened
-from knfleet.overview.model import ClusterRow, Fleet
-from knfleet.overview.targets import target_of
 from knfleet.release.releases import Releases
+from knfleet.view.chain import Chain, chain_of, opened
+from knfleet.view.fleet_model import ClusterRow, Fleet
+from knfleet.view.target_access import target_of
 from knfleet.web.feed import Feed
 from knfleet.web.history import happenings
 from knfleet.web.sessions import Session

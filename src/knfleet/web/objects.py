@@ -15,10 +15,10 @@ from msgspec import UNSET, Struct
 from knfleet.api.conditions import timestamp
 from knfleet.api.meta import Object
 from knfleet.apply.refs import GroupKind, Ref
-from knfleet.overview.differences import FieldChange
-from knfleet.overview.model import InstallRow
-from knfleet.overview.objects import ObjectRow, Standing, diff_of, objects_of
-from knfleet.overview.planning import PLANNED_ERRORS
+from knfleet.view.differences import FieldChange
+from knfleet.view.fleet_model import InstallRow
+from knfleet.view.installation_objects import ObjectRow, Standing, diff_of, objects_of
+from knfleet.view.plan.planner import PLANNED_ERRORS
 from knfleet.web.looking import Looking, with_kind
 from knfleet.web.pages import Page
 from knfleet.web.places import place_of

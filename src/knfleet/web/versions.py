@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.overview.model import ClusterRow, Fleet, InstallRow
-from knfleet.overview.reading import HUB_TARGET
 from knfleet.release.errors import NotEligible
 from knfleet.release.upgrade_path import check_migration
 from knfleet.release.version import Version, newest_first, parse
+from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
+from knfleet.view.fleet_reader import HUB_TARGET
 
 KINDS = (SERVINGS.kind, EVENTINGS.kind)
 

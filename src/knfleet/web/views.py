@@ -6,8 +6,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.overview.chain import Chain
-from knfleet.overview.model import ClusterRow, Fleet, InstallRow
+from knfleet.view.chain import Chain
+from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
 from knfleet.web import drawing
 from knfleet.web.drawing import block, cluster_tile, install_id, install_line, tile_id
 from knfleet.web.history import Happened

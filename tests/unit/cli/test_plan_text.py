@@ -9,8 +9,8 @@ from knfleet.cli.main import knfleet
 from knfleet.cli.plan import show
 from knfleet.cli.plantext import change_lines, field_text, names, plans_text, wide
 from knfleet.kube.yaml import load
-from knfleet.overview.differences import FieldChange
-from knfleet.overview.plans import Act, ObjectChange, Plan, Plans, Problem
+from knfleet.view.differences import FieldChange
+from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans, Problem
 
 PLAN = Plan(
     kind="KnativeServing",

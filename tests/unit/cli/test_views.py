@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, READY
 from knfleet.cli.views import chain_text, cluster_text, fleet_text, news
-from knfleet.overview.chain import chain_of, with_details
-from knfleet.overview.model import Fleet
-from knfleet.overview.reading import HubObjects, fleet_of
-from knfleet.overview.workloads import Finding
+from knfleet.view.chain import chain_of, with_details
+from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_reader import HubObjects, fleet_of
+from knfleet.view.workload_findings import Finding
 from tests.support.overview_samples import condition, install, managed, profile
 
 NOW = datetime(2026, 11, 16, 3, 5, tzinfo=UTC)

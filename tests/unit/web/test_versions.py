@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from knfleet.api.cluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.overview.model import Fleet
-from knfleet.overview.reading import HubObjects, fleet_of
+from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.web.versions import known_in, matrix, next_steps, path
 from tests.support import dashboards
 

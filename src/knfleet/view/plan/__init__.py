@@ -1,0 +1,1 @@
+"""What would change on clusters, before it does: `planner.Planner` is the interface."""

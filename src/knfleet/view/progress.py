@@ -1,0 +1,35 @@
+"""What is under way at an installation, with counts, as its conditions tell it."""
+
+import re
+
+from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, INSTALL_SUCCEEDED, Conditions, find
+from knfleet.view.fleet_model import Progress
+
+WAITING = re.compile(
+    r"Waiting on deployments: (?P<names>.*?); (?P<ready>\d+) of (?P<all>\d+) ready"
+)
+"""As `knative.messages` writes it."""
+LONGEST = 120
+UNDER_WAY = ("Installing", "Uninstalling")
+
+
+def progress_of(conditions: Conditions) -> Progress | None:
+    """What is under way; None when nothing is."""
+    install = find(conditions, INSTALL_SUCCEEDED)
+    if install is not None and install.reason == "Uninstalling":
+        return Progress(shortened(install.message))
+    workloads = find(conditions, DEPLOYMENTS_AVAILABLE)
+    if workloads is not None and workloads.status == "False":
+        counted = WAITING.match(workloads.message)
+        if counted is not None:
+            waiting = tuple(counted["names"].split(", "))
+            return Progress("workloads ready", int(counted["ready"]), int(counted["all"]), waiting)
+    if install is not None and install.reason in UNDER_WAY:
+        return Progress(shortened(install.message))
+    return None
+
+
+def shortened(message: str) -> str:
+    """The beginning of a message, as one line."""
+    text = " ".join(message.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

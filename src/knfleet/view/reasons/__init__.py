@@ -1,0 +1,1 @@
+"""Every reason in conditions and Events, explained; `catalog` is the interface."""

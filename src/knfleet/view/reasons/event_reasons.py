@@ -1,0 +1,155 @@
+"""What Events on custom resources tell."""
+
+from knfleet.view.reasons.explanation import (
+    BOTH,
+    CONDITIONS,
+    OPERATOR_LOG,
+    STATUS,
+    Explanation,
+    step,
+)
+
+EVENT = (f"{BOTH}: Event",)
+HISTORY = step(
+    "All that happened to the custom resource, the newest last:",
+    "kubectl get events -n NAMESPACE --field-selector involvedObject.name=NAME"
+    " --sort-by=.lastTimestamp",
+)
+
+EVENTS: dict[str, Explanation] = {
+    "Installed": Explanation(
+        "The release is installed for the first time, and works.", (), written_on=EVENT
+    ),
+    "Ready": Explanation(
+        "The installation works again, or still works after a change.", (), written_on=EVENT
+    ),
+    "Upgraded": Explanation(
+        "Another release than before is installed now, and works.", (), written_on=EVENT
+    ),
+    "InternalError": Explanation(
+        "A condition turned False; the Event repeats its message. The name is that of the Knative"
+        " Operator's Events.",
+        (STATUS, HISTORY),
+        "Look at the condition's own reason: `knfleet explain KIND/NAME`.",
+        EVENT,
+    ),
+    "UpdateFailed": Explanation(
+        "The operator could not write the status of the custom resource to the hub.",
+        (OPERATOR_LOG,),
+        "It is tried again by itself. When the words are about rights, the operator's role on the"
+        " hub is older than the operator: apply `knfleet manifests` again.",
+        EVENT,
+    ),
+    "FinalizerUpdate": Explanation(
+        "The operator put its finalizer on the custom resource, or took it off.",
+        (),
+        written_on=EVENT,
+    ),
+    "FinalizerUpdateFailed": Explanation(
+        "The operator could not put its finalizer on the custom resource, or take it off.",
+        (OPERATOR_LOG,),
+        "It is tried again by itself. When the words are about rights, apply `knfleet manifests`"
+        " again.",
+        EVENT,
+    ),
+    "SettingWithoutEffect": Explanation(
+        "A setting of the custom resource does nothing: it names a workload, container or ConfigMap"
+        " that the release does not have, or a value that nobody knows.",
+        (HISTORY,),
+        "Correct the name or the value; the Event says which it is.",
+        EVENT,
+    ),
+    "Adopted": Explanation(
+        "Objects that the Knative Operator had installed are managed by knfleet now.",
+        (),
+        written_on=EVENT,
+    ),
+    "TakenByForce": Explanation(
+        "Fields that another field manager owned were set by the operator, because the release or"
+        " the custom resource says so.",
+        (
+            HISTORY,
+            step(
+                "Who owns which fields of a Deployment:",
+                "kubectl --context SPOKE get deployment -n NAMESPACE DEPLOYMENT"
+                " --show-managed-fields -o yaml",
+            ),
+        ),
+        "Nothing, when that was to be. Otherwise put the setting into the custom resource, where it"
+        " lasts.",
+        EVENT,
+    ),
+    "Pruned": Explanation(
+        "Objects that the new release or the new settings no longer want were deleted from the"
+        " target.",
+        (),
+        written_on=EVENT,
+    ),
+    "Repaired": Explanation(
+        "Somebody changed or deleted an object on the target, and it was put back.",
+        (HISTORY,),
+        "Nothing, when it was an accident. A change that is to last belongs into the custom"
+        " resource.",
+        EVENT,
+    ),
+    "RepairFailed": Explanation(
+        "Somebody changed or deleted an object on the target, and the target does not let it be put"
+        " back.",
+        (HISTORY, CONDITIONS),
+        "Act on the target's words in the Event: a right, a quota, an admission policy.",
+        EVENT,
+    ),
+    "Fight": Explanation(
+        "Another program changes the same fields again and again. The Event names its field"
+        " manager; repairs are slowed down, so that nobody floods the target.",
+        (HISTORY,),
+        "Stop the other program from managing that object, or put its value into the custom"
+        " resource so that both agree.",
+        EVENT,
+    ),
+    "NotRemoved": Explanation(
+        "The custom resource was let go without removing anything, because the place on the target"
+        " belongs to another hub. Or single objects were not removed: they carry the operator's"
+        " label, but no field manager of theirs is the operator, as with a copy that somebody made"
+        " of one of its objects. The label was taken off.",
+        (HISTORY,),
+        "Nothing, when that hub manages the cluster now, or the named objects are meant to stay."
+        " Otherwise remove Knative from the cluster, or the named objects, by hand.",
+        EVENT,
+    ),
+    "Orphaned": Explanation(
+        "Something was given up without being cleaned, because somebody allowed it by annotation:"
+        " an installation on a lost target (knfleet.dev/on-lost-target: orphan), or works and"
+        " add-ons of a lost cluster (knfleet.dev/force-detach).",
+        (
+            step(
+                "What the hub remembers to clean should the cluster return:",
+                "kubectl get configmaps -A -l knfleet.dev/tombstone=true",
+            ),
+        ),
+        "Nothing, when the cluster is gone for good: delete the tombstone then. A cluster that"
+        " returns under the same profile is cleaned by itself.",
+        (*EVENT, "ManagedCluster: Event"),
+    ),
+    "RetryRequested": Explanation(
+        "Somebody asked in the dashboard to have everything compared with the target at once.",
+        (HISTORY,),
+        written_on=EVENT,
+    ),
+    "PauseRequested": Explanation(
+        "Somebody paused the installation in the dashboard: the operator leaves its target alone,"
+        " and repairs nothing there, until it is resumed.",
+        (HISTORY,),
+        "To go on: `kubectl annotate KIND -n NAMESPACE NAME knfleet.dev/paused-`, or resume it in"
+        " the dashboard.",
+        EVENT,
+    ),
+    "ResumeRequested": Explanation(
+        "Somebody resumed a paused installation in the dashboard.", (HISTORY,), written_on=EVENT
+    ),
+    "UpgradeRequested": Explanation(
+        "Somebody chose another release in the dashboard; the Event names the person.",
+        (HISTORY, STATUS),
+        written_on=EVENT,
+    ),
+}
