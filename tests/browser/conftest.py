@@ -17,7 +17,7 @@ from knfleet.api.knative import SERVINGS
 from knfleet.kube.client.verbs import Client
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.web.settings import WebSettings
+from knfleet.web.server.settings import WebSettings
 from testbed import small_release
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port

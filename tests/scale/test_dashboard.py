@@ -22,7 +22,7 @@ import pytest
 from knfleet.api.core import EVENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.kube.yaml import dump_all
-from knfleet.web.sight import KINDS
+from knfleet.web.server.authorization import KINDS
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.cluster import Cluster
 from testbed.fakes.sockets import free_port

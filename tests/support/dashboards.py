@@ -20,13 +20,13 @@ from knfleet.kube.endpoint import Connection
 from knfleet.release.releases import Releases
 from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
-from knfleet.web.feed import Feed
-from knfleet.web.looking import Sources
-from knfleet.web.process import informers
-from knfleet.web.server import Dashboard
-from knfleet.web.settings import WebSettings
-from knfleet.web.sight import KINDS
-from knfleet.web.versions import Known
+from knfleet.web.live.feed import Feed
+from knfleet.web.pages.detail import Sources
+from knfleet.web.pages.versions import Known
+from knfleet.web.server.authorization import KINDS
+from knfleet.web.server.process import informers
+from knfleet.web.server.server import Dashboard
+from knfleet.web.server.settings import WebSettings
 from testbed.fakes.sockets import free_port
 
 MOMENT = "2026-11-16T03:00:00Z"

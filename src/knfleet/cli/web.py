@@ -14,7 +14,7 @@ from knfleet.release.errors import ReleaseError
 
 if TYPE_CHECKING:
     from knfleet.release.releases import Releases
-    from knfleet.web.settings import WebSettings
+    from knfleet.web.server.settings import WebSettings
 
 
 @click.command()
@@ -63,8 +63,8 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     from knfleet.cli.operator import start
     from knfleet.runtime import logs
     from knfleet.view.target_access import providers_for
-    from knfleet.web.process import Beside, build
-    from knfleet.web.settings import check_free
+    from knfleet.web.server.process import Beside, build
+    from knfleet.web.server.settings import check_free
 
     logs.configure("warning")
     beside = Beside(
@@ -81,7 +81,7 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
 
 def settings_of(options: dict[str, Any]) -> "WebSettings":
     """How the flags want it served; raises `SettingError` for ways that are refused."""
-    from knfleet.web.settings import WebSettings, check, is_loopback, parse_address
+    from knfleet.web.server.settings import WebSettings, check, is_loopback, parse_address
 
     host, port = parse_address(options["address"])
     found = WebSettings(

@@ -12,9 +12,9 @@ from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
-from knfleet.web.process import informers
-from knfleet.web.sessions import Session
-from knfleet.web.settings import WebSettings
+from knfleet.web.server.process import informers
+from knfleet.web.server.sessions import Session
+from knfleet.web.server.settings import WebSettings
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
 from testbed.waiting import until

@@ -22,7 +22,15 @@ from knfleet.view.reasons.explanation import Explanation
 from tests.support.overview_samples import condition, install, managed, profile
 
 SOURCES = Path(knfleet.__file__).parent
-WRITERS = ("clusters", "agent", "hub", "workflows", "operator", "dev/profiles.py", "web/actions.py")
+WRITERS = (
+    "clusters",
+    "agent",
+    "hub",
+    "workflows",
+    "operator",
+    "dev/profiles.py",
+    "web/pages/actions.py",
+)
 """The rooms that write conditions and Events."""
 CAMEL = re.compile(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*(,[A-Z][A-Za-z]+)*")
 OTHER_WORDS = """

@@ -9,8 +9,8 @@ from knfleet.api.core import EVENTS
 from knfleet.api.meta import HUB, Object, Resource
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.web.settings import WebSettings
-from knfleet.web.sight import KINDS
+from knfleet.web.server.authorization import KINDS
+from knfleet.web.server.settings import WebSettings
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.cluster import Cluster
 from testbed.fakes.sockets import free_port

@@ -11,9 +11,9 @@ from knfleet.api.core import EVENTS
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.operator.kinds import PAUSED, TRIGGER
-from knfleet.web.server import CONNECTIONS, PER_ADDRESS
-from knfleet.web.sessions import STREAMS
-from knfleet.web.settings import WebSettings
+from knfleet.web.server.server import CONNECTIONS, PER_ADDRESS
+from knfleet.web.server.sessions import STREAMS
+from knfleet.web.server.settings import WebSettings
 from testbed.fakes.sockets import free_port
 from tests.support import dashboards
 from tests.support.dashboards import Running

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
-from knfleet.web.feed import LATEST_SECONDS, SOONEST_SECONDS, Feed
-from knfleet.web.sight import EVERYTHING, KINDS, Sight
+from knfleet.web.live.feed import LATEST_SECONDS, SOONEST_SECONDS, Feed
+from knfleet.web.server.authorization import EVERYTHING, KINDS, Sight
 from testbed.fakes.clients import client_for
 from tests.support import dashboards
 

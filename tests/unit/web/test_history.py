@@ -1,6 +1,6 @@
 """What happened to an installation."""
 
-from knfleet.web.history import happenings
+from knfleet.web.pages.history import happenings
 
 
 def test_events_of_both_kinds_are_told_newest_first() -> None:

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.web.feed import Feed
-from knfleet.web.live import KEPT, Channel, Live
-from knfleet.web.pages import Page, Patch, difference, event, whole
+from knfleet.web.live.channels import KEPT, Channel, Live
+from knfleet.web.live.feed import Feed
+from knfleet.web.pages.page import Page, Patch, difference, event, whole
 
 ids = st.sampled_from(["a", "b", "c", "d"])
 texts = st.sampled_from(["<p>1</p>", "<p>2</p>", "<p>3</p>"])

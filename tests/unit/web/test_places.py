@@ -4,7 +4,7 @@ import pytest
 
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.web.places import Place, finds, place_of
+from knfleet.web.pages.routes import Place, finds, place_of
 
 
 @pytest.mark.parametrize(

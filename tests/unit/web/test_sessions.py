@@ -1,7 +1,7 @@
 """Who is logged in, and until when."""
 
-from knfleet.web import sessions as module
-from knfleet.web.sessions import Sessions
+from knfleet.web.server import sessions as module
+from knfleet.web.server.sessions import Sessions
 from testbed.fakes.clients import client_for
 
 

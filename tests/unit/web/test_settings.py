@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.operator.settings import SettingError
-from knfleet.web.settings import WebSettings, check, check_free, parse_address, tls_context
+from knfleet.web.server.settings import WebSettings, check, check_free, parse_address, tls_context
 from testbed.fakes.certificates import Authority
 from testbed.fakes.sockets import loopback_socket
 

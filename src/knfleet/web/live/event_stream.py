@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from knfleet.web.live import Channel, Live
+from knfleet.web.live.channels import Channel, Live
 
 BEAT_SECONDS = 15.0
 """So often a silent stream says that it is alive."""

@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from knfleet.api.meta import Key
-from knfleet.web import actions, guard
-from knfleet.web.login import Door, LoginFailed
-from knfleet.web.looking import with_kind
-from knfleet.web.pages import Page
-from knfleet.web.places import KINDS
-from knfleet.web.sessions import Session
-from knfleet.web.site import NOT_THERE, SESSION, Site
+from knfleet.web.pages import actions
+from knfleet.web.pages.detail import with_kind
+from knfleet.web.pages.page import Page
+from knfleet.web.pages.routes import KINDS
+from knfleet.web.pages.site import NOT_THERE, SESSION, Site
+from knfleet.web.server import request_checks
+from knfleet.web.server.login import Door, LoginFailed
+from knfleet.web.server.sessions import Session
 
 
 class Desk:
@@ -68,7 +69,7 @@ class Desk:
 
     async def login(self, request: web.Request) -> web.Response:
         """Let somebody in by a token."""
-        guard.check_origin(request)
+        request_checks.check_origin(request)
         form = await request.post()
         try:
             session = await self.door.by_token(str(form.get("token", "")))
@@ -99,7 +100,7 @@ class Desk:
 
     async def checked(self, request: web.Request) -> tuple[Session, dict[str, str]]:
         """Who sends a form, and what is in it, if it is one of ours."""
-        guard.check_origin(request)
+        request_checks.check_origin(request)
         session = request[SESSION]
         form = {name: str(value) for name, value in (await request.post()).items()}
         if not session.allows(form.get("csrf", "")):

@@ -17,7 +17,7 @@ from knfleet.kube.errors import Conflict, Forbidden, KubeError
 from knfleet.operator.kinds import PAUSED, TRIGGER
 from knfleet.runtime.events.series import EventLog, Happening, Regarding, Series, event_name
 from knfleet.runtime.logs import log
-from knfleet.web.versions import next_steps
+from knfleet.web.pages.versions import next_steps
 
 COMPONENT = "knfleet-web"
 REASONS = {

@@ -11,15 +11,16 @@ from knfleet.kube.errors import KubeError
 from knfleet.runtime.http.connection_limits import Limits
 from knfleet.runtime.http.listener import Listener
 from knfleet.runtime.logs import log
-from knfleet.web import drawing, guard
-from knfleet.web.forms import Desk
-from knfleet.web.login import Door
-from knfleet.web.looking import Sources
-from knfleet.web.objects import Objects
-from knfleet.web.pages import Page
-from knfleet.web.sessions import Sessions
-from knfleet.web.settings import WebSettings, check, not_free, tls_context
-from knfleet.web.site import NOT_THERE, SESSION, Site
+from knfleet.web.pages import templates
+from knfleet.web.pages.detail import Sources
+from knfleet.web.pages.forms import Desk
+from knfleet.web.pages.object_pages import Objects
+from knfleet.web.pages.page import Page
+from knfleet.web.pages.site import NOT_THERE, SESSION, Site
+from knfleet.web.server import request_checks
+from knfleet.web.server.login import Door
+from knfleet.web.server.sessions import Sessions
+from knfleet.web.server.settings import WebSettings, check, not_free, tls_context
 
 CLOSE_SECONDS = 2.0
 LONGEST_FORM = 64 * 1024
@@ -61,7 +62,7 @@ class Dashboard:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await asyncio.to_thread(drawing.prepare)
+        await asyncio.to_thread(templates.prepare)
         listener = Listener(self.app(), self.limits(), CLOSE_SECONDS)
         try:
             tls = await self.listen(listener)
@@ -98,7 +99,7 @@ class Dashboard:
     def app(self) -> web.Application:
         """What is served."""
         app = web.Application(middlewares=[self.receive], client_max_size=LONGEST_FORM)
-        app.on_response_prepare.append(guard.harden)
+        app.on_response_prepare.append(request_checks.harden)
         app.add_routes([*self.site.routes(), *self.objects.routes(), *self.desk.routes()])
         return app
 
@@ -106,7 +107,7 @@ class Dashboard:
     async def receive(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let a request pass that may, and answer errors with a page."""
         try:
-            guard.check_host(request, self.settings)
+            request_checks.check_host(request, self.settings)
             if not request.path.startswith(OPEN):
                 session = self.desk.session(request)
                 if session is None:

@@ -20,7 +20,7 @@ from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
 from knfleet.view.fleet_model import Fleet
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.web.sight import EVERYTHING, KINDS, Sight
+from knfleet.web.server.authorization import EVERYTHING, KINDS, Sight
 
 SOONEST_SECONDS = 0.1
 LATEST_SECONDS = 0.7

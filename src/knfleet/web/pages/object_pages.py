@@ -19,10 +19,10 @@ from knfleet.view.differences import FieldChange
 from knfleet.view.fleet_model import InstallRow
 from knfleet.view.installation_objects import ObjectRow, Standing, diff_of, objects_of
 from knfleet.view.plan.planner import PLANNED_ERRORS
-from knfleet.web.looking import Looking, with_kind
-from knfleet.web.pages import Page
-from knfleet.web.places import place_of
-from knfleet.web.site import NOT_THERE, SESSION, Site
+from knfleet.web.pages.detail import Looking, with_kind
+from knfleet.web.pages.page import Page
+from knfleet.web.pages.routes import place_of
+from knfleet.web.pages.site import NOT_THERE, SESSION, Site
 
 AT_ONCE = 3
 LOOK_SECONDS = 45.0

@@ -22,12 +22,12 @@ from knfleet.release.releases import Releases
 from knfleet.view.chain import Chain, chain_of, opened
 from knfleet.view.fleet_model import ClusterRow, Fleet
 from knfleet.view.target_access import target_of
-from knfleet.web.feed import Feed
-from knfleet.web.history import happenings
-from knfleet.web.sessions import Session
-from knfleet.web.sight import may
-from knfleet.web.versions import Known, known_in, next_steps
-from knfleet.web.views import About
+from knfleet.web.live.feed import Feed
+from knfleet.web.pages.history import happenings
+from knfleet.web.pages.versions import Known, known_in, next_steps
+from knfleet.web.pages.views import About
+from knfleet.web.server.authorization import may
+from knfleet.web.server.sessions import Session
 
 OBJECTS = "objects"
 """The virtual subresource whose `get` lets people see what is installed on a target."""

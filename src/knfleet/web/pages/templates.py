@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from knfleet import __version__
 from knfleet.view.fleet_model import ClusterRow, InstallRow
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 STATIC = FOLDER / "static"
 ROWS_REMEMBERED = 8192
 MARKS: dict[str, str] = {"bad": "✕", "unknown": "?", "busy": "…", "ok": "✓"}

@@ -10,9 +10,9 @@ from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 
 from knfleet.runtime.logs import log
-from knfleet.web.feed import Feed
-from knfleet.web.pages import Page, difference, event, whole
-from knfleet.web.views import Build
+from knfleet.web.live.feed import Feed
+from knfleet.web.pages.page import Page, difference, event, whole
+from knfleet.web.pages.views import Build
 
 KEPT = 16
 """So many changes can be missed."""

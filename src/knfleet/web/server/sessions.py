@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from knfleet.kube.client.verbs import Client
 from knfleet.runtime.logs import log
-from knfleet.web.sight import EVERYTHING, Sight
+from knfleet.web.server.authorization import EVERYTHING, Sight
 
 SESSIONS = 500
 """So many at once; the one that was idle for longest makes room."""

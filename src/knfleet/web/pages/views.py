@@ -8,12 +8,12 @@ from msgspec import Struct
 from knfleet.api.meta import Object
 from knfleet.view.chain import Chain
 from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
-from knfleet.web import drawing
-from knfleet.web.drawing import block, cluster_tile, install_id, install_line, tile_id
-from knfleet.web.history import Happened
-from knfleet.web.pages import Page
-from knfleet.web.places import Place, finds
-from knfleet.web.versions import KINDS, Known, Line, matrix
+from knfleet.web.pages import templates
+from knfleet.web.pages.history import Happened
+from knfleet.web.pages.page import Page
+from knfleet.web.pages.routes import Place, finds
+from knfleet.web.pages.templates import block, cluster_tile, install_id, install_line, tile_id
+from knfleet.web.pages.versions import KINDS, Known, Line, matrix
 
 ROWS = 100
 """So many installations on one page; broken ones come first."""
@@ -72,7 +72,7 @@ def broken_on(fleet: Fleet) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for each in fleet.installs:
         if each.stand == "bad" and each.cluster:
-            found.setdefault(each.cluster, []).append(drawing.component(each.kind))
+            found.setdefault(each.cluster, []).append(templates.component(each.kind))
     return {name: ", ".join(sorted(set(kinds))) for name, kinds in found.items()}
 
 
@@ -93,7 +93,7 @@ def is_found(row: InstallRow, words: list[str]) -> bool:
         row.installed,
         row.wanted,
         row.reason,
-        drawing.WORDS[row.stand],
+        templates.WORDS[row.stand],
     )
 
 
@@ -104,7 +104,7 @@ def is_cluster_found(row: ClusterRow, words: list[str]) -> bool:
         row.name,
         row.kubernetes,
         row.reason,
-        drawing.WORDS[row.stand],
+        templates.WORDS[row.stand],
         f"serving {row.serving} eventing {row.eventing}",
         *row.profiles,
         *row.sets,
@@ -163,7 +163,7 @@ def install(about: About, forms: "Forms") -> Page:
         ),
         "actions": block("actions", row, forms, about.steps) if forms.csrf else "",
     }
-    title = f"{drawing.component(row.kind)} {row.namespace}/{row.name}"
+    title = f"{templates.component(row.kind)} {row.namespace}/{row.name}"
     return Page(title, "install.html", blocks, {}, {"row": row, "has_actions": bool(forms.csrf)})
 
 

@@ -23,12 +23,12 @@ from knfleet.operator.main import Once, Operator
 from knfleet.release.releases import Releases
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
-from knfleet.web.feed import Feed
-from knfleet.web.looking import Sources
-from knfleet.web.server import Dashboard
-from knfleet.web.settings import WebSettings
-from knfleet.web.sight import KINDS, MOST_NAMESPACES, may
-from knfleet.web.versions import Known
+from knfleet.web.live.feed import Feed
+from knfleet.web.pages.detail import Sources
+from knfleet.web.pages.versions import Known
+from knfleet.web.server.authorization import KINDS, MOST_NAMESPACES, may
+from knfleet.web.server.server import Dashboard
+from knfleet.web.server.settings import WebSettings
 
 USER_AGENT = "knfleet-web"
 

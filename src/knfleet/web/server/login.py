@@ -11,8 +11,8 @@ from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, Unauthorized
 from knfleet.runtime.logs import log
-from knfleet.web.sessions import Session, Sessions
-from knfleet.web.sight import user_of
+from knfleet.web.server.authorization import user_of
+from knfleet.web.server.sessions import Session, Sessions
 
 AT_ONCE = 4
 """So many tokens are tried at the same time."""

@@ -8,17 +8,17 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 
 from knfleet.kube.errors import KubeError, Unauthorized
-from knfleet.web import drawing, views
-from knfleet.web.feed import Feed
-from knfleet.web.live import Live
-from knfleet.web.looking import Looking, Sources
-from knfleet.web.pages import Page
-from knfleet.web.places import Place, place_of
-from knfleet.web.sessions import STREAMS, Session, Sessions
-from knfleet.web.settings import WebSettings
-from knfleet.web.sight import Sight, sight_of
-from knfleet.web.streaming import stream
-from knfleet.web.views import Build, Forms
+from knfleet.web.live.channels import Live
+from knfleet.web.live.event_stream import stream
+from knfleet.web.live.feed import Feed
+from knfleet.web.pages import templates, views
+from knfleet.web.pages.detail import Looking, Sources
+from knfleet.web.pages.page import Page
+from knfleet.web.pages.routes import Place, place_of
+from knfleet.web.pages.views import Build, Forms
+from knfleet.web.server.authorization import Sight, sight_of
+from knfleet.web.server.sessions import STREAMS, Session, Sessions
+from knfleet.web.server.settings import WebSettings
 
 LONGEST_SECONDS = 60.0
 """How long a stream goes on without an answer to what its viewer may see."""
@@ -72,7 +72,7 @@ class Site:
     def answer(self, request: web.Request, page: Page, status: int = 200) -> web.Response:
         """A page as HTML."""
         session = request.get(SESSION)
-        text = drawing.draw(
+        text = templates.draw(
             page.template,
             page=page,
             rev=page.digest(),
@@ -188,7 +188,7 @@ async def beside(
 async def static(request: web.Request) -> web.Response:
     """A file of ours."""
     name = request.match_info["file"]
-    found = drawing.static_files().get(name)
+    found = templates.static_files().get(name)
     if found is None:
         raise web.HTTPNotFound(text="There is no such file.")
     content, digest = found

@@ -1,0 +1,1 @@
+"""What changes on open pages, sent as server-sent events."""

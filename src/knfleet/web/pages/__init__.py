@@ -1,0 +1,1 @@
+"""Pages of the dashboard, and actions on them."""

@@ -1,0 +1,1 @@
+"""The dashboard's server: listening, logins, sessions, authorization."""
