@@ -22,9 +22,9 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
-from knfleet.dev.controlplane import API_SERVER
+from knfleet.dev.control_plane import API_SERVER
 from knfleet.dev.folder import write_private
-from knfleet.dev.profiles import FLEET, manifest, profile_status, spoke_token
+from knfleet.dev.manual_profiles import FLEET, manifest, profile_status, spoke_token
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool
 from testbed.operators import HOME, Hub

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from knfleet.dev import binaries, processes
-from knfleet.dev.clusters import Ground
+from knfleet.dev import processes
+from knfleet.dev.binaries import locate
+from knfleet.dev.dev_clusters import Ground
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder
 from knfleet.kube.client.verbs import Client, Options
@@ -20,7 +21,7 @@ from testbed.reset import remember, reset
 
 def kubectl() -> str:
     """The path of a kubectl that fits the clusters; `make test` sees to it that there is one."""
-    tools, notes = binaries.search(binaries.cache_folder())
+    tools, notes = locate.search(locate.cache_folder())
     assert "kubectl" in tools, f"run `make ground` first; {notes}"
     return str(tools["kubectl"].path)
 
@@ -54,7 +55,7 @@ class Pool:
         self.folder = Folder(root)
         self.ground = Ground(self.folder)
         self.janitor = subprocess.Popen(
-            [sys.executable, "-m", "knfleet.dev.janitor", str(root)], stdin=subprocess.PIPE
+            [sys.executable, "-m", "knfleet.dev.cleanup", str(root)], stdin=subprocess.PIPE
         )
         self.used: set[str] = set()
         self.turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()

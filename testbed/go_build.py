@@ -4,8 +4,8 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from knfleet.dev import binaries
-from knfleet.dev.build import Counter, modules, run
+from knfleet.dev.binaries import locate
+from knfleet.dev.binaries.build import Counter, modules, run
 from knfleet.dev.folder import locked
 from knfleet.dev.progress import Progress
 
@@ -16,7 +16,7 @@ async def built(place: str, package: str, name: str, progress: Progress) -> Path
     """The program of a package, from the modules in `ground/<place>`, built unless it is kept."""
     go, source = shutil.which("go"), modules() / place
     assert go is not None
-    folder = binaries.cache_folder().parent / f"{place}-{sums(source)[:16]}"
+    folder = locate.cache_folder().parent / f"{place}-{sums(source)[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     binary = folder / name
     busy = f"another process still builds {binary}"

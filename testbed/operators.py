@@ -17,7 +17,7 @@ from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
 from knfleet.dev import ports
-from knfleet.dev.contents import Thing, contents
+from knfleet.dev.cluster_contents import Thing, contents
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lent, kubectl

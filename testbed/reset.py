@@ -16,8 +16,8 @@ import msgspec
 
 from knfleet.api.core import CRDS, EVENTS, LEASES, NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.dev import controlplane
-from knfleet.dev.contents import Thing
+from knfleet.dev import control_plane
+from knfleet.dev.cluster_contents import Thing
 from knfleet.dev.errors import GroundError
 from knfleet.dev.folder import Folder, write_private
 from knfleet.kube.client.verbs import Client
@@ -60,7 +60,7 @@ async def stored(folder: Folder, cluster: str) -> frozenset[str]:
     assert state is not None, f"there is no cluster {cluster}"
     prefix = f"{state.prefix.rstrip('/')}/".encode()
     wanted = {"key": encoded(prefix), "range_end": encoded(prefix[:-1] + b"0"), "keys_only": True}
-    connector = aiohttp.UnixConnector(str(controlplane.etcd_socket(folder)))
+    connector = aiohttp.UnixConnector(str(control_plane.etcd_socket(folder)))
     timeout = aiohttp.ClientTimeout(total=LIMIT_SECONDS)
     async with (
         aiohttp.ClientSession(connector=connector, timeout=timeout) as session,

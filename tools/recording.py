@@ -18,8 +18,9 @@ from pathlib import Path
 
 from playwright.sync_api import ViewportSize, sync_playwright
 
-from knfleet.dev import binaries, ports
-from knfleet.dev.clusters import Ground
+from knfleet.dev import ports
+from knfleet.dev.binaries import locate
+from knfleet.dev.dev_clusters import Ground
 from knfleet.dev.folder import Folder
 from tools.terminal import Said, picture, run
 
@@ -68,7 +69,7 @@ def desk() -> Generator[tuple[Path, dict[str, str]]]:
     """A folder with clusters, and the variables to use them."""
     with tempfile.TemporaryDirectory(prefix="knfleet-recording-") as name:
         folder = Path(name)
-        tools, _ = binaries.search(binaries.cache_folder())
+        tools, _ = locate.search(locate.cache_folder())
         path = (Path(sys.executable).parent, tools["kubectl"].path.parent)
         environment = {
             **{key: value for key, value in os.environ.items() if key != "KO_DATA_PATH"},

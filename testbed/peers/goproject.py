@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev.build import modules
+from knfleet.dev.binaries.build import modules
 from knfleet.dev.progress import Progress
 from knfleet.kube.yaml import load_all
 from knfleet.release.source.sources import MODULE_FOLDER, GoModule

@@ -12,9 +12,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 
 from knfleet.api.core import SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.dev import binaries, processes
-from knfleet.dev.clusters import ProcessEnded
-from knfleet.dev.controlplane import API_SERVER, process_name
+from knfleet.dev import processes
+from knfleet.dev.binaries import locate
+from knfleet.dev.control_plane import API_SERVER, process_name
+from knfleet.dev.dev_clusters import ProcessEnded
 from knfleet.dev.progress import Silence
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
@@ -130,7 +131,7 @@ async def start_server(stage: Stage, cluster: str) -> None:
     ground = stage.pool.ground
     state = ground.folder.read().cluster(cluster)
     assert state is not None
-    tools = await binaries.ensure(Silence())
+    tools = await locate.ensure(Silence())
     try:
         await ground.bring_up_one(state, tools)
     except ProcessEnded:

@@ -15,8 +15,8 @@ from knfleet.api.core import (
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.manifest_parts import part
-from knfleet.dev.contents import contents
-from knfleet.dev.profiles import FLEET
+from knfleet.dev.cluster_contents import contents
+from knfleet.dev.manual_profiles import FLEET
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from tests.chaos.evidence import Removed

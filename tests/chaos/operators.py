@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from knfleet.dev import ports, processes
-from knfleet.dev.clusters import OPERATOR
+from knfleet.dev.dev_clusters import OPERATOR
 from knfleet.dev.folder import Folder
 from testbed.fakes.ways import Way
 

@@ -16,9 +16,9 @@ import msgspec
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.dev.controlplane import audit_log
+from knfleet.dev.control_plane import audit_log
 from knfleet.dev.folder import write_private
-from knfleet.dev.profiles import FLEET, PROVIDER, manifest, profile_status
+from knfleet.dev.manual_profiles import FLEET, PROVIDER, manifest, profile_status
 from knfleet.kube.client.verbs import Client, Options
 from testbed.clusters import Lent, Pool
 from testbed.fakes.ways import Way

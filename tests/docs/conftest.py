@@ -26,7 +26,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory, helm_binary: Path) -> Iterato
     """A folder with our charts and our programs' data; no cluster of it outlives the tests."""
     folder = tmp_path_factory.mktemp("desk")
     (folder / "charts").symlink_to(ROOT / "charts")
-    janitor = [sys.executable, "-m", "knfleet.dev.janitor", str(folder / CLUSTERS)]
+    janitor = [sys.executable, "-m", "knfleet.dev.cleanup", str(folder / CLUSTERS)]
     with subprocess.Popen(janitor, stdin=subprocess.PIPE) as process:
         yield folder
         assert process.stdin is not None

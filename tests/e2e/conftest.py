@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.dev.clusters import Ground
-from knfleet.dev.profiles import provider_file, register
+from knfleet.dev.dev_clusters import Ground
+from knfleet.dev.manual_profiles import provider_file, register
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend

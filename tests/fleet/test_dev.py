@@ -14,9 +14,10 @@ import msgspec
 import psutil
 import pytest
 
-from knfleet.dev import binaries, ports, processes
+from knfleet.dev import ports, processes
+from knfleet.dev.binaries import locate
+from knfleet.dev.dev_status import GroundStatus
 from knfleet.dev.folder import Folder, locked
-from knfleet.dev.status import GroundStatus
 from testbed.clusters import kubectl
 from testbed.waiting import heed_interrupts, until
 
@@ -96,7 +97,7 @@ def test_two_spokes_run_a_deployment(dev: Dev) -> None:
 
     found = dev.status()
     assert [each.name for each in found.clusters] == ["hub", "spoke1", "spoke2"]
-    assert {each.version for each in found.clusters} == {f"v{binaries.KUBERNETES}"}
+    assert {each.version for each in found.clusters} == {f"v{locate.KUBERNETES}"}
     assert found.ready
     assert "web" not in dev.kubectl("spoke1", "get", "deployments", "-o", "name")
 
@@ -330,7 +331,7 @@ async def test_control_c_while_adding_keeps_what_was_there(dev: Dev) -> None:
 
 def assets_without_etcd(tmp_path: Path) -> Path:
     """A folder with all binaries but one."""
-    tools, _ = binaries.search(binaries.cache_folder())
+    tools, _ = locate.search(locate.cache_folder())
     assets = tmp_path / "assets"
     assets.mkdir()
     for tool in tools.values():

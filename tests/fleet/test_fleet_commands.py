@@ -14,7 +14,7 @@ from knfleet.api.hub import (
 )
 from knfleet.api.meta import Key
 from knfleet.api.spokeaccess import ACCESS_SECRET
-from knfleet.dev.contents import contents
+from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
 from knfleet.workflows.join_token import token_secret
 from testbed.clusters import Lend, Lent

@@ -10,7 +10,7 @@ from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
-from knfleet.dev.contents import contents
+from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import KubeError
 from knfleet.operator.kinds import PAUSED, TRIGGER

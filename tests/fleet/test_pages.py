@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.clusters import Ground
+from knfleet.dev.dev_clusters import Ground
 from knfleet.dev.folder import Folder
 from testbed.clusters import kubectl
 from tests.support.documents import Reader, surroundings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from knfleet.dev import binaries
+from knfleet.dev.binaries import locate
 from knfleet.dev.folder import write_private
 from testbed.peers.goproject import GoProject
 from testbed.peers.operator import Outcome
@@ -20,9 +20,9 @@ class Store:
     """A folder of outcomes; a damaged one counts as absent."""
 
     def __init__(self, project: GoProject) -> None:
-        self.folder = binaries.cache_folder().parent.parent / "peers"
+        self.folder = locate.cache_folder().parent.parent / "peers"
         self.folder.mkdir(parents=True, exist_ok=True)
-        tools, _ = binaries.search(binaries.cache_folder())
+        tools, _ = locate.search(locate.cache_folder())
         server = tools["kube-apiserver"].version if "kube-apiserver" in tools else ""
         self.ground = (project.digest, server, COLLECTION)
 

@@ -9,7 +9,7 @@ from knfleet.api.schema import decode
 from knfleet.apply import marks
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import Ref
-from knfleet.dev.contents import contents
+from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases

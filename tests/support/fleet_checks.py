@@ -17,7 +17,7 @@ from knfleet.api.hub import (
 from knfleet.api.meta import Key, Object
 from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
 from knfleet.apply.manifest_parts import items
-from knfleet.dev.contents import Thing, contents
+from knfleet.dev.cluster_contents import Thing, contents
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until
 from tests.support.commands import done, refused, type_in

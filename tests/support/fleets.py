@@ -16,7 +16,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import ports, processes
-from knfleet.dev.contents import contents
+from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lent

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from knfleet.dev import processes
-from knfleet.dev.controlplane import CONTROLLER_MANAGER, process_name
+from knfleet.dev.control_plane import CONTROLLER_MANAGER, process_name
 from testbed.clusters import Lent
 
 

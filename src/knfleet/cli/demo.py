@@ -34,8 +34,8 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     removes it there too; then takes everything down. All of it can be watched in a dashboard, whose
     address is told early and at the end. With --keep the spokes stay joined, and keep Knative.
     """
-    from knfleet.dev.clusters import Ground
-    from knfleet.dev.demo import show
+    from knfleet.dev.demo.demo import show
+    from knfleet.dev.dev_clusters import Ground
     from knfleet.dev.progress import Silence
 
     folder = chosen_folder(directory, "demo")

@@ -12,8 +12,8 @@ from knfleet.cli.output import explained, progress, table
 from knfleet.dev.errors import GroundError
 
 if TYPE_CHECKING:
+    from knfleet.dev.dev_status import GroundStatus
     from knfleet.dev.folder import Folder
-    from knfleet.dev.status import GroundStatus
 
 
 def chosen_folder(directory: Path | None, name: str) -> "Folder":
@@ -74,7 +74,7 @@ def command() -> None:
 def up(spokes: int, port_range: str, quiet: bool, name: str, directory: Path | None) -> None:
     """Start a hub and spokes, or repair and extend those that there are."""
     from knfleet.dev import ports
-    from knfleet.dev.clusters import Ground
+    from knfleet.dev.dev_clusters import Ground
 
     folder = chosen_folder(directory, name)
     wanted = ports.parse_range(port_range)
@@ -93,7 +93,7 @@ def up(spokes: int, port_range: str, quiet: bool, name: str, directory: Path | N
 @explained(GroundError)
 def down(name: str, directory: Path | None) -> None:
     """Stop all clusters and remove their files."""
-    from knfleet.dev.clusters import Ground
+    from knfleet.dev.dev_clusters import Ground
 
     folder = chosen_folder(directory, name)
     if Ground(folder).down():
@@ -117,7 +117,7 @@ def status(output: str, name: str, directory: Path | None) -> None:
     """Show how each cluster is; exit code 1 when one is not well."""
     import msgspec
 
-    from knfleet.dev.status import status as read_status
+    from knfleet.dev.dev_status import status as read_status
 
     found = asyncio.run(read_status(existing_folder(directory, name)))
     if output == "json":
@@ -181,18 +181,18 @@ def logs(
     cluster: str, component: str | None, follow: bool, tail: int, name: str, directory: Path | None
 ) -> None:
     """Print a component's log: kube-apiserver, kube-controller-manager, node; or etcd."""
-    from knfleet.dev import controlplane
+    from knfleet.dev import control_plane
 
     folder = existing_folder(directory, name)
-    if cluster == controlplane.ETCD:
-        path = folder.log(controlplane.ETCD)
+    if cluster == control_plane.ETCD:
+        path = folder.log(control_plane.ETCD)
     else:
         known_cluster(folder, cluster)
-        if component not in controlplane.COMPONENTS:
+        if component not in control_plane.COMPONENTS:
             raise GroundError(
-                f"name a component of {cluster}: {', '.join(controlplane.COMPONENTS)}"
+                f"name a component of {cluster}: {', '.join(control_plane.COMPONENTS)}"
             )
-        path = folder.log(controlplane.process_name(cluster, component))
+        path = folder.log(control_plane.process_name(cluster, component))
     if not path.exists():
         raise GroundError(f"{path} is not there; start the clusters with: knfleet dev up")
     arguments = ["tail", f"--lines={tail}", *(["--follow"] if follow else []), str(path)]
@@ -204,7 +204,7 @@ def logs(
 @explained(GroundError)
 def binaries(quiet: bool) -> None:
     """Find or build the servers, and show where they come from."""
-    from knfleet.dev.binaries import ensure
+    from knfleet.dev.binaries.locate import ensure
     from knfleet.dev.progress import Silence
 
     with progress() as listener:
@@ -238,7 +238,7 @@ def hold(
     directory: Path | None,
 ) -> None:
     """Keep a workload's pods from being ready, or break or slow them."""
-    from knfleet.dev.clusters import Ground
+    from knfleet.dev.dev_clusters import Ground
     from knfleet.dev.hold import Workload, annotate, wanted
 
     folder = existing_folder(directory, name)
@@ -261,7 +261,7 @@ def hold(
 @explained(GroundError)
 def release(cluster: str, workload: str, namespace: str, name: str, directory: Path | None) -> None:
     """Let a held, broken or slow workload go."""
-    from knfleet.dev.clusters import Ground
+    from knfleet.dev.dev_clusters import Ground
     from knfleet.dev.hold import RELEASED, Workload, annotate
 
     folder = existing_folder(directory, name)

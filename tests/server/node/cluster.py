@@ -8,8 +8,8 @@ from typing import Any
 from knfleet.api.core import DEPLOYMENTS, JOBS, PODS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import processes
-from knfleet.dev.controlplane import process_name
-from knfleet.dev.node.manifests import condition_is_true, is_ready, rows, status_of, table
+from knfleet.dev.control_plane import process_name
+from knfleet.dev.node.pods.pod_manifests import condition_is_true, is_ready, rows, status_of, table
 from knfleet.kube.cache.watch import WatchEvent
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent

@@ -2,7 +2,7 @@
 
 from knfleet.api.core import DEPLOYMENTS, EVENTS, JOBS, PODS
 from knfleet.api.meta import Object
-from knfleet.dev.node.manifests import is_ready, phase_of, status_of
+from knfleet.dev.node.pods.pod_manifests import is_ready, phase_of, status_of
 from tests.server.node.cluster import (
     Cluster,
     all_ready,

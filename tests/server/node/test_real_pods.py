@@ -18,9 +18,9 @@ from knfleet.api.core import (
     SERVICE_ACCOUNTS,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.dev.controlplane import NODE
-from knfleet.dev.node.manifests import is_ready, phase_of, rows, status_of
-from knfleet.dev.node.orphans import orphans
+from knfleet.dev.control_plane import NODE
+from knfleet.dev.node.containers.orphan_processes import orphans
+from knfleet.dev.node.pods.pod_manifests import is_ready, phase_of, rows, status_of
 from testbed.clusters import Pool
 from testbed.waiting import until
 from tests.server.node.cluster import (

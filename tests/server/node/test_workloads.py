@@ -7,8 +7,8 @@ import psutil
 
 from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS
 from knfleet.api.meta import Key, Object
-from knfleet.dev.controlplane import API_SERVER, NODE
-from knfleet.dev.node.manifests import is_ready, phase_of, status_of
+from knfleet.dev.control_plane import API_SERVER, NODE
+from knfleet.dev.node.pods.pod_manifests import is_ready, phase_of, status_of
 from testbed.clusters import Pool
 from tests.server.node.cluster import (
     Cluster,

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from knfleet.cli.demo import command
-from knfleet.dev import demo
-from knfleet.dev.demo import Shown
-from knfleet.dev.status import ClusterStatus
+from knfleet.dev.demo import demo
+from knfleet.dev.demo.demo import Shown
+from knfleet.dev.dev_status import ClusterStatus
 
 
 @pytest.mark.parametrize("folder", [None, "some where"])

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from knfleet.dev import controlplane
-from knfleet.dev.binaries import Tool
-from knfleet.dev.clusters import Ground
-from knfleet.dev.controlplane import API_SERVER
+from knfleet.dev import control_plane
+from knfleet.dev.binaries.locate import Tool
+from knfleet.dev.control_plane import API_SERVER
+from knfleet.dev.dev_clusters import Ground
 from knfleet.dev.folder import ClusterState, Folder
 
 CLUSTER = ClusterState("hub", 0, 20000, "/hub")
@@ -26,4 +26,4 @@ def test_a_policy_is_handed_to_the_api_server(tmp_path: Path) -> None:
     (file,) = [each for each in arguments if each.startswith("--audit-policy-file=")]
     policy = Path(file.partition("=")[2]).read_bytes()
     assert msgspec.json.decode(policy) == {"kind": "Policy"}
-    assert f"--audit-log-path={controlplane.audit_log(ground.folder, 'hub')}" in arguments
+    assert f"--audit-log-path={control_plane.audit_log(ground.folder, 'hub')}" in arguments

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev import binaries
+from knfleet.dev.binaries import locate
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Silence
 
@@ -50,9 +50,9 @@ async def test_assets_come_before_path_and_cache(
     assets = put(tmp_path / "assets")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
     monkeypatch.setenv("PATH", f"{put(tmp_path / 'path')}{os.pathsep}{os.environ['PATH']}")
-    put(binaries.cache_folder() / "built")
+    put(locate.cache_folder() / "built")
 
-    tools = await binaries.ensure(Silence())
+    tools = await locate.ensure(Silence())
 
     assert {tool.path.parent for tool in tools.values()} == {assets}
     assert {tool.origin for tool in tools.values()} == {"KUBEBUILDER_ASSETS"}
@@ -63,9 +63,9 @@ async def test_path_comes_before_cache(tmp_path: Path, monkeypatch: pytest.Monke
     """What the user installed is used."""
     path = put(tmp_path / "path")
     monkeypatch.setenv("PATH", f"{path}{os.pathsep}{os.environ['PATH']}")
-    put(binaries.cache_folder() / "built")
+    put(locate.cache_folder() / "built")
 
-    tools = await binaries.ensure(Silence())
+    tools = await locate.ensure(Silence())
 
     assert {tool.path.parent for tool in tools.values()} == {path}
 
@@ -76,9 +76,9 @@ async def test_an_old_kubectl_on_path_is_passed_over(
     """Other tools from the same folder are still used."""
     path = put(tmp_path / "path", kubectl="Client Version: v1.20.0")
     monkeypatch.setenv("PATH", f"{path}{os.pathsep}{os.environ['PATH']}")
-    cache = put(binaries.cache_folder() / "built")
+    cache = put(locate.cache_folder() / "built")
 
-    tools = await binaries.ensure(Silence())
+    tools = await locate.ensure(Silence())
 
     assert tools["kubectl"].path == cache / "kubectl"
     assert tools["etcd"].path == path / "etcd"
@@ -93,7 +93,7 @@ async def test_a_broken_named_binary_is_an_error(
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
 
     with pytest.raises(GroundError, match=r"assets/kube-apiserver: does not run.*unset it"):
-        await binaries.ensure(Silence())
+        await locate.ensure(Silence())
 
 
 async def test_an_incomplete_named_folder_is_an_error(
@@ -105,22 +105,22 @@ async def test_an_incomplete_named_folder_is_an_error(
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
 
     with pytest.raises(GroundError, match=r"assets/etcd: No such file"):
-        await binaries.ensure(Silence())
+        await locate.ensure(Silence())
 
 
 async def test_a_version_is_asked_once_and_again_when_the_file_changes(tmp_path: Path) -> None:
     """Starting a server only to learn its version costs time on every command."""
-    built = put(binaries.cache_folder() / "built")
+    built = put(locate.cache_folder() / "built")
     asked = tmp_path / "asked"
     script = f"#!/bin/sh\necho x >> {asked}\necho 'Kubernetes v1.35.8'\n"
     (built / "kube-apiserver").write_text(script)
 
-    await binaries.ensure(Silence())
-    await binaries.ensure(Silence())
+    await locate.ensure(Silence())
+    await locate.ensure(Silence())
     assert asked.read_text().count("x") == 1
 
     (built / "kube-apiserver").write_text(script + "\n")
-    await binaries.ensure(Silence())
+    await locate.ensure(Silence())
     assert asked.read_text().count("x") == 2
 
 
@@ -133,7 +133,7 @@ async def test_when_nothing_works_all_ways_are_named(
     monkeypatch.setenv("KNFLEET_GROUND_MIRROR", "http://127.0.0.1:1")
 
     with pytest.raises(GroundError) as caught:
-        await binaries.ensure(Silence())
+        await locate.ensure(Silence())
 
     message = str(caught.value)
     assert "KUBEBUILDER_ASSETS" in message
@@ -146,4 +146,4 @@ async def test_an_unknown_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("KNFLEET_GROUND", "magic")
 
     with pytest.raises(GroundError, match="auto, path, build, download"):
-        await binaries.ensure(Silence())
+        await locate.ensure(Silence())

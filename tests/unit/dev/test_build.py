@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from knfleet.dev import binaries, build
+from knfleet.dev.binaries import build, locate
 from knfleet.dev.errors import GroundError
 from testbed.waiting import until
 
@@ -76,8 +76,8 @@ async def test_all_are_built_once_with_progress(log: Path) -> None:
     """A second run finds them in the cache."""
     heard = Heard()
 
-    tools = await binaries.ensure(heard)
-    await binaries.ensure(heard)
+    tools = await locate.ensure(heard)
+    await locate.ensure(heard)
 
     assert sorted(builds(log)) == sorted(build.PACKAGES.values())
     assert {tool.origin for tool in tools.values()} == {"cache, built"}
@@ -87,15 +87,15 @@ async def test_all_are_built_once_with_progress(log: Path) -> None:
 
 async def test_kubernetes_is_told_its_version(log: Path) -> None:
     """Otherwise the server calls itself 0.0.0 and clients refuse it."""
-    await binaries.ensure(Heard())
+    await locate.ensure(Heard())
 
     line = next(each for each in log.read_text().splitlines() if each.endswith("kube-apiserver"))
-    assert f"version.gitVersion=v{binaries.KUBERNETES}" in line
+    assert f"version.gitVersion=v{locate.KUBERNETES}" in line
 
 
 async def test_two_runs_at_once_build_once(log: Path) -> None:
     """The second waits for the first and takes what it made."""
-    await asyncio.gather(binaries.ensure(Heard()), binaries.ensure(Heard()))
+    await asyncio.gather(locate.ensure(Heard()), locate.ensure(Heard()))
 
     assert sorted(builds(log)) == sorted(build.PACKAGES.values())
 
@@ -106,11 +106,11 @@ async def test_an_interrupted_build_goes_on_with_the_missing_binaries(
     """What was finished is not built again."""
     put_go(tmp_path, "sys.exit('no space left') if 'kubectl' in sys.argv[-1] else None")
     with pytest.raises(GroundError):
-        await binaries.ensure(Heard())
+        await locate.ensure(Heard())
     log.unlink()
     put_go(tmp_path, "")
 
-    await binaries.ensure(Heard())
+    await locate.ensure(Heard())
 
     assert builds(log) == [build.PACKAGES["kubectl"]]
 
@@ -120,7 +120,7 @@ async def test_a_failing_build_shows_what_go_said(log: Path, tmp_path: Path) -> 
     put_go(tmp_path, "sys.exit('link: no space left on device')")
 
     with pytest.raises(GroundError, match=r"`.*go build` failed.*\n.*no space left on device"):
-        await binaries.ensure(Heard())
+        await locate.ensure(Heard())
 
 
 async def test_a_cancelled_build_leaves_no_process_and_no_half_binary(
@@ -132,7 +132,7 @@ async def test_a_cancelled_build_leaves_no_process_and_no_half_binary(
         tmp_path,
         f"pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid())); time.sleep(600)",
     )
-    running = asyncio.create_task(binaries.ensure(Heard()))
+    running = asyncio.create_task(locate.ensure(Heard()))
     await until(lambda: pid_file.exists() and bool(pid_file.read_text()), "the build starts")
 
     running.cancel()
@@ -140,4 +140,4 @@ async def test_a_cancelled_build_leaves_no_process_and_no_half_binary(
         await running
 
     assert not psutil.pid_exists(int(pid_file.read_text()))
-    assert list((binaries.cache_folder() / "built").iterdir()) == []
+    assert list((locate.cache_folder() / "built").iterdir()) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.dev.controlplane import environment
+from knfleet.dev.control_plane import environment
 
 
 def test_servers_collect_garbage_less_often_unless_somebody_says_how_often(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from knfleet.dev import download
-from knfleet.dev.binaries import ETCD, KUBERNETES, TOOLS
+from knfleet.dev.binaries import official_builds
+from knfleet.dev.binaries.locate import ETCD, KUBERNETES, TOOLS
 from knfleet.dev.errors import GroundError
 from knfleet.dev.progress import Silence
 from testbed.fakes.sockets import loopback_socket
@@ -26,7 +26,9 @@ class Mirror:
     def offer(self) -> None:
         """All official files, with right digests."""
         for name in TOOLS:
-            location, digests = (each.partition("/v")[2] for each in download.locations(name))
+            location, digests = (
+                each.partition("/v")[2] for each in official_builds.locations(name)
+            )
             content = archive(b"etcd program") if name == "etcd" else f"{name} program".encode()
             digest = hashlib.sha256(content).hexdigest()
             file = location.rpartition("/")[2]
@@ -78,7 +80,7 @@ async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mirror]:
 
 async def test_all_tools_arrive_and_can_be_run(mirror: Mirror, tmp_path: Path) -> None:
     """Each is the published file, taken out of its archive, and executable."""
-    await download.download(tmp_path, list(TOOLS), Silence())
+    await official_builds.download(tmp_path, list(TOOLS), Silence())
 
     folder = tmp_path / "downloaded"
     assert sorted(each.name for each in folder.iterdir()) == sorted(TOOLS)
@@ -95,7 +97,7 @@ async def test_a_wrong_digest_is_refused_and_nothing_is_kept(
     mirror.files[path] += b"!"
 
     with pytest.raises(GroundError, match=r"kubectl has sha256 .* published is"):
-        await download.download(tmp_path, ["kubectl"], Silence())
+        await official_builds.download(tmp_path, ["kubectl"], Silence())
 
     assert list((tmp_path / "downloaded").iterdir()) == []
 
@@ -108,7 +110,7 @@ async def test_an_interrupted_download_goes_on_where_it_ended(
     folder.mkdir()
     (folder / ".kubectl.part").write_bytes(b"kubectl")
 
-    await download.download(tmp_path, ["kubectl"], Silence())
+    await official_builds.download(tmp_path, ["kubectl"], Silence())
 
     assert mirror.ranges == ["bytes=7-"]
     assert (folder / "kubectl").read_bytes() == b"kubectl program"
@@ -120,7 +122,7 @@ async def test_a_complete_part_is_not_asked_for_again(mirror: Mirror, tmp_path: 
     folder.mkdir()
     (folder / ".kubectl.part").write_bytes(b"kubectl program")
 
-    await download.download(tmp_path, ["kubectl"], Silence())
+    await official_builds.download(tmp_path, ["kubectl"], Silence())
 
     assert (folder / "kubectl").read_bytes() == b"kubectl program"
 
@@ -130,12 +132,12 @@ async def test_a_missing_file_is_named(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files.clear()
 
     with pytest.raises(GroundError, match=rf"kubectl cannot be downloaded: 404.*v{KUBERNETES}"):
-        await download.download(tmp_path, ["kubectl"], Silence())
+        await official_builds.download(tmp_path, ["kubectl"], Silence())
 
 
 async def test_an_archive_without_the_program_is_refused(mirror: Mirror, tmp_path: Path) -> None:
     """The digest is right, the content is not."""
-    location, digests = (each.partition("/v")[2] for each in download.locations("etcd"))
+    location, digests = (each.partition("/v")[2] for each in official_builds.locations("etcd"))
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz"):
         pass
@@ -144,4 +146,4 @@ async def test_an_archive_without_the_program_is_refused(mirror: Mirror, tmp_pat
     mirror.files[digests] = f"{digest}  {location.rpartition('/')[2]}".encode()
 
     with pytest.raises(GroundError, match="has no etcd in it"):
-        await download.download(tmp_path, ["etcd"], Silence())
+        await official_builds.download(tmp_path, ["etcd"], Silence())

@@ -12,8 +12,8 @@ import uvloop
 from knfleet.api.meta import Key
 from knfleet.dev.egress import BadConnect, Dial, Egress, Refuse, Serve, Way, answer, parse_connect
 from knfleet.dev.node.annotations import WebhookBehaviour
-from knfleet.dev.node.certificates import Authority, server_context
-from knfleet.dev.webhooks import Responder
+from knfleet.dev.node.serving_certificates import Authority, server_context
+from knfleet.dev.webhook_answers import Responder
 from testbed.fakes import certificates
 from testbed.fakes.sockets import loopback_socket
 from testbed.waiting import until

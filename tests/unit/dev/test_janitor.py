@@ -35,7 +35,7 @@ def server(folder: Folder) -> Generator[processes.Recorded]:
 @pytest.fixture
 def janitor(folder: Folder) -> Generator[subprocess.Popen[bytes]]:
     """Its janitor."""
-    arguments = [sys.executable, "-m", "knfleet.dev.janitor", str(folder.root)]
+    arguments = [sys.executable, "-m", "knfleet.dev.cleanup", str(folder.root)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
         yield process
         process.kill()

@@ -4,7 +4,7 @@ import pytest
 
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.annotations import WebhookBehaviour
-from knfleet.dev.webhooks import NotAReview, review_answer
+from knfleet.dev.webhook_answers import NotAReview, review_answer
 
 ALLOW, DENY = WebhookBehaviour("allow"), WebhookBehaviour("deny")
 SERVICE = Key("shop", "hook")

@@ -28,7 +28,7 @@ WRITERS = (
     "hub",
     "workflows",
     "operator",
-    "dev/profiles.py",
+    "dev/manual_profiles.py",
     "web/pages/actions.py",
 )
 """The rooms that write conditions and Events."""

@@ -12,9 +12,9 @@ sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]  # how an impo
 
 import structlog  # noqa: E402  after the line above
 
+from knfleet.dev.node.api_connection import read_connection  # noqa: E402
 from knfleet.dev.node.config import NodeConfig, load  # noqa: E402
-from knfleet.dev.node.connection import read_connection  # noqa: E402
-from knfleet.dev.node.machine import run  # noqa: E402
+from knfleet.dev.node.node import run  # noqa: E402
 
 
 def configure_logs() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.manifests import status_of, uid_of
+from knfleet.dev.node.pods.pod_manifests import status_of, uid_of
 
 PREFIX = "198.19."
 NODE_ADDRESS = "198.19.255.254"

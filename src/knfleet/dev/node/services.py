@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.addresses import KUBELET_PORT, NODE_ADDRESS
-from knfleet.dev.node.manifests import (
+from knfleet.dev.node.pods.pod_manifests import (
     TERMINAL,
     containers_of,
     init_containers_of,

@@ -1,7 +1,7 @@
 """Where the development CA is put."""
 
 from knfleet.api.meta import Key, Object
-from knfleet.dev.node.cabundles import wanted_changes
+from knfleet.dev.node.ca_bundles import wanted_changes
 
 OURS = Key("shop", "hook")
 

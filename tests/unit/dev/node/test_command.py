@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.node.command import (
+from knfleet.dev.node.containers.container_command import (
     CommandNotFound,
     Rewriter,
     command_line,

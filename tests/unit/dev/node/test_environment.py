@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.environment import Facts, NotYet, environment
+from knfleet.dev.node.containers.container_environment import Facts, NotYet, environment
 from tests.unit.dev.node.manifests import pod
 
 FACTS = Facts("198.19.1.1", "198.19.255.254")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.meta import Key
-from knfleet.dev.node.kubelet import CHUNK_BYTES, LogAsk, Unanswerable, log_ask, tail_offset
+from knfleet.dev.node.kubelet_api import CHUNK_BYTES, LogAsk, Unanswerable, log_ask, tail_offset
 
 
 def test_a_request_for_logs_is_understood() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from knfleet.api.meta import Key, Object
-from knfleet.dev.node.images import is_real, repository_name
+from knfleet.dev.node.containers.own_images import is_real, repository_name
 from knfleet.dev.node.services import Kubelet, Network, Nobody, PodPort
 
 READY = {"type": "Ready", "status": "True"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from knfleet.dev.node.orphans import kill_orphans, orphans, write_pid_file
+from knfleet.dev.node.containers.orphan_processes import kill_orphans, orphans, write_pid_file
 from knfleet.kube.auth.pod_path import POD_ROOT
 
 SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.placement import obstacle, wants_node
+from knfleet.dev.node.pods.node_fit import obstacle, wants_node
 from tests.unit.dev.node.manifests import pod
 
 NODE: Object = {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux", "cores": "8"}}}

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.pods import REMOVED_SECONDS, left_to_server
+from knfleet.dev.node.pods.pods import REMOVED_SECONDS, left_to_server
 from tests.unit.dev.node.manifests import NOW, NOW_TEXT, pod
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.probes import Probe, Tally, probe_of
-from knfleet.dev.node.volumes import Unsupported
+from knfleet.dev.node.containers.container_probes import Probe, Tally, probe_of
+from knfleet.dev.node.pods.volumes import Unsupported
 
 CONTAINER: Object = {"name": "main", "ports": [{"name": "web", "containerPort": 8080}]}
 

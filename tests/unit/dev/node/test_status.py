@@ -6,9 +6,8 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.annotations import Behaviour
-from knfleet.dev.node.manifests import condition_is_true
-from knfleet.dev.node.simulated import simulate
-from knfleet.dev.node.status import (
+from knfleet.dev.node.pods.pod_manifests import condition_is_true
+from knfleet.dev.node.pods.pod_status import (
     ContainerReport,
     PodReport,
     differs,
@@ -18,6 +17,7 @@ from knfleet.dev.node.status import (
     terminated,
     waiting,
 )
+from knfleet.dev.node.pods.simulated_pod import simulate
 from tests.unit.dev.node.manifests import NOW, NOW_TEXT, pod
 
 NORMAL = Behaviour()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.environment import NotYet
-from knfleet.dev.node.folders import PodFolder, mount
-from knfleet.dev.node.volumes import (
+from knfleet.dev.node.containers.container_environment import NotYet
+from knfleet.dev.node.pods.pod_folders import PodFolder, mount
+from knfleet.dev.node.pods.volumes import (
     File,
     Files,
     Sources,

@@ -1,0 +1,1 @@
+"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from."""

@@ -1,0 +1,1 @@
+"""What `knfleet demo` shows; `demo` is the interface."""

@@ -1,0 +1,1 @@
+"""Containers of pods that run as processes of this machine."""

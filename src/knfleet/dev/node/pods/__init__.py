@@ -1,0 +1,1 @@
+"""Pods of the dev node: simulated, or run as processes."""
