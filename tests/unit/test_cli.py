@@ -39,7 +39,7 @@ def test_the_overview_imports_nothing_heavy() -> None:
 def test_the_agent_starts_without_what_structlog_loads_for_colours() -> None:
     """Four megabytes; the command keeps rich out, unless an import loads structlog before it."""
     script = (
-        "import sys; import knfleet.cli.agent as agent; agent.spare_memory();"
+        "import sys; import knfleet.cli.process.agent as agent; agent.spare_memory();"
         "import knfleet.agent.assembly, structlog; print(sys.modules.get('rich'))"
     )
     answer = subprocess.run(

@@ -25,23 +25,23 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "accept": Entry(
-        "knfleet.cli.accept",
+        "knfleet.cli.fleet.accept",
         "Take clusters in that asked to join.",
     ),
     "agent": Entry(
-        "knfleet.cli.agent",
+        "knfleet.cli.process.agent",
         "Keep this cluster joined to its hub.",
     ),
     "apply": Entry(
-        "knfleet.cli.apply",
+        "knfleet.cli.knative.apply",
         "Carry out a plan: write the custom resources that it was made for.",
     ),
     "clean": Entry(
-        "knfleet.cli.clean",
+        "knfleet.cli.fleet.clean",
         "Take a hub off its cluster.",
     ),
     "clusterset": Entry(
-        "knfleet.cli.clusterset",
+        "knfleet.cli.fleet.clusterset",
         "Put clusters into sets, and let namespaces see sets.",
     ),
     "completion": Entry(
@@ -49,35 +49,35 @@ COMMANDS: dict[str, Entry] = {
         "Print what a shell needs to complete commands, flags and names.",
     ),
     "detach": Entry(
-        "knfleet.cli.detach",
+        "knfleet.cli.fleet.detach",
         "Take clusters out of their hub.",
     ),
     "doctor": Entry(
-        "knfleet.cli.doctor",
+        "knfleet.cli.fleet.doctor",
         "Say what is wrong with a cluster, and what to do about it.",
     ),
     "explain": Entry(
-        "knfleet.cli.explain",
+        "knfleet.cli.knative.explain",
         "Say what a reason means, how to find the cause, and what fixes it.",
     ),
     "get": Entry(
-        "knfleet.cli.get",
+        "knfleet.cli.fleet.get",
         "Print tokens, and the clusters of a hub.",
     ),
     "init": Entry(
-        "knfleet.cli.init",
+        "knfleet.cli.fleet.init",
         "Make a cluster a hub, and print how clusters join it.",
     ),
     "join": Entry(
-        "knfleet.cli.join",
+        "knfleet.cli.fleet.join",
         "Have a cluster ask a hub to take it in.",
     ),
     "unjoin": Entry(
-        "knfleet.cli.unjoin",
+        "knfleet.cli.fleet.unjoin",
         "Take the agent off a cluster, with all that came with it.",
     ),
     "bundle": Entry(
-        "knfleet.cli.bundle",
+        "knfleet.cli.knative.bundle",
         "Get, list and check Knative's release files.",
     ),
     "demo": Entry(
@@ -89,43 +89,43 @@ COMMANDS: dict[str, Entry] = {
         "Run real control planes on this machine.",
     ),
     "hub": Entry(
-        "knfleet.cli.hub",
+        "knfleet.cli.process.hub",
         "Run a hub: clusters join it, and Knative is installed on them.",
     ),
     "manifests": Entry(
-        "knfleet.cli.manifests",
+        "knfleet.cli.process.manifests",
         "Print manifests for `kubectl apply`.",
     ),
     "operator": Entry(
-        "knfleet.cli.operator",
+        "knfleet.cli.process.operator",
         "Install Knative as custom resources ask for it.",
     ),
     "plan": Entry(
-        "knfleet.cli.plan",
+        "knfleet.cli.knative.plan",
         "Show what would change on the clusters, object by object and field by field.",
     ),
     "plugin": Entry(
-        "knfleet.cli.plugin",
+        "knfleet.cli.process.plugin",
         "Print a credential, as an exec plugin of kubectl and operators.",
     ),
     "render": Entry(
-        "knfleet.cli.render",
+        "knfleet.cli.knative.render",
         "Print the objects that a custom resource installs.",
     ),
     "status": Entry(
-        "knfleet.cli.status",
+        "knfleet.cli.knative.status",
         "Show the fleet on one screen, or one installation link by link.",
     ),
     "support-bundle": Entry(
-        "knfleet.cli.support_bundle",
+        "knfleet.cli.knative.support_bundle",
         "Pack what somebody else needs to find a fault, without secrets.",
     ),
     "wait": Entry(
-        "knfleet.cli.wait",
+        "knfleet.cli.knative.wait",
         "Return when installations or clusters are ready, gone, or say something.",
     ),
     "web": Entry(
-        "knfleet.cli.web",
+        "knfleet.cli.process.web",
         "Show the fleet of a hub in a browser.",
     ),
 }

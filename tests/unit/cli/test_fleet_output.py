@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from knfleet.api.cluster import ManagedCluster
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
-from knfleet.cli.get import age, row
+from knfleet.cli.fleet.get import age, row
 from knfleet.cli.main import knfleet
 from knfleet.hub.registration.drivers.csr_rules import Request
 from knfleet.install.agent_manifests import JoinPlan, home_objects, managed_objects

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from knfleet.cli.init import command, label_prefixes
+from knfleet.cli.fleet.init import command, label_prefixes
 
 
 def test_prefixes_of_labels_are_those_that_are_named():

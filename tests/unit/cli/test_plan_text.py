@@ -5,9 +5,9 @@ import pytest
 from click.testing import CliRunner
 
 from knfleet.apply.refs import Ref
+from knfleet.cli.knative.plan import show
+from knfleet.cli.knative.plan_text import change_lines, field_text, names, plans_text, wide
 from knfleet.cli.main import knfleet
-from knfleet.cli.plan import show
-from knfleet.cli.plantext import change_lines, field_text, names, plans_text, wide
 from knfleet.kube.yaml import load
 from knfleet.view.differences import FieldChange
 from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans, Problem

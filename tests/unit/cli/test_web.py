@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from knfleet.cli.main import knfleet
-from knfleet.cli.web import tell
+from knfleet.cli.process.web import tell
 from knfleet.kube.yaml import dump_all
 from testbed.fakes.sockets import loopback_socket
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Struct
 
-from knfleet.cli.fleet import print_yaml
+from knfleet.cli.fleet.fleet_options import print_yaml
 from knfleet.kube.yaml import load_all
 
 

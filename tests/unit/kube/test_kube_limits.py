@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object
-from knfleet.cli.operator import connect
+from knfleet.cli.process.operator import connect
 from knfleet.kube.client.rate_limit import Rate
 from knfleet.kube.errors import ConfigError, ServerError, Unanswered
 from knfleet.kube.yaml import dump_all

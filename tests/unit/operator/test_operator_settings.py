@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.cli.operator import doubled
+from knfleet.cli.process.operator import doubled
 from knfleet.operator.settings import (
     SettingError,
     Settings,

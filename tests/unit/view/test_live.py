@@ -9,7 +9,7 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.conditions import READY
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import EVENTINGS, SERVINGS
-from knfleet.cli.status import View
+from knfleet.cli.knative.status import View
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Refused

@@ -14,7 +14,7 @@ import knfleet
 from knfleet.api.cluster import AVAILABLE
 from knfleet.api.conditions import READY
 from knfleet.apply.change_set import Why
-from knfleet.cli.explain import about
+from knfleet.cli.knative.explain import about
 from knfleet.cli.main import knfleet as command_line
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.view.reasons.catalog import REASONS, NoSuchReason, explained, markdown

@@ -13,7 +13,7 @@ from knfleet.api.core import CONFIG_MAPS, CRDS, DEPLOYMENTS, EVENTS, LEASES, POD
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative import SERVINGS
 from knfleet.api.meta import Object
-from knfleet.cli.support_bundle import write
+from knfleet.cli.knative.support_bundle import write
 from knfleet.hub.informers import CSRS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.secret_text import GONE, clean

@@ -9,8 +9,8 @@ from knfleet.api.cluster import CLUSTERS
 from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, READY
 from knfleet.api.knative import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.cli.knative.wait import Waiter
 from knfleet.cli.output import PlainProgress
-from knfleet.cli.wait import Waiter
 from knfleet.kube.client.verbs import Client
 from knfleet.view.fleet_reader import HubObjects
 from knfleet.view.wait_goals import Goal, Waiting, waiting

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.completing import names_of_clusters
-from knfleet.cli.fleet import cluster_options, connection_of, known, on_cluster, say
+from knfleet.cli.completion_names import names_of_clusters
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, known, on_cluster, say
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 

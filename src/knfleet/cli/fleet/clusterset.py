@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, known, on_cluster
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, known, on_cluster
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError, NotFound
 

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.completing import names_of_rows
-from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
+from knfleet.cli.completion_names import names_of_rows
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    print_json,
+    print_yaml,
+    say,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -131,7 +137,7 @@ class View:
 
     def print_fleet(self, fleet: "Fleet", now: datetime, *, is_live: bool) -> None:
         """The whole fleet."""
-        from knfleet.cli.views import fleet_text, name_of, news
+        from knfleet.cli.knative.status_text import fleet_text, name_of, news
         from knfleet.view.fleet_reader import KINDS
 
         before, self.before = self.before, fleet
@@ -154,7 +160,7 @@ class View:
         self, objects: "HubObjects", fleet: "Fleet", now: datetime, *, is_live: bool
     ) -> None:
         """One cluster, or the chain of one installation."""
-        from knfleet.cli.views import chain_text, cluster_text, name_of
+        from knfleet.cli.knative.status_text import chain_text, cluster_text, name_of
         from knfleet.view.fleet_model import ClusterRow
         from knfleet.view.name_lookup import find
 

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.bundle import chosen_folder, directory_option
-from knfleet.cli.completing import names_of_installs
-from knfleet.cli.fleet import cluster_options, connection_of, print_json, print_yaml, say
+from knfleet.cli.completion_names import names_of_installs
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    print_json,
+    print_yaml,
+    say,
+)
+from knfleet.cli.knative.bundle import chosen_folder, directory_option
+from knfleet.cli.knative.status import provider_option
 from knfleet.cli.output import progress
-from knfleet.cli.status import provider_option
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
@@ -134,7 +140,7 @@ async def with_progress(planner: "Planner", subjects: "list[Subject]") -> "Plans
 
 def show(plans: "Plans", output: str) -> None:
     """Print plans."""
-    from knfleet.cli import plantext
+    from knfleet.cli.knative import plan_text
 
     match output:
         case "json":
@@ -142,11 +148,11 @@ def show(plans: "Plans", output: str) -> None:
         case "yaml":
             print_yaml(plans)
         case "name":
-            click.echo("".join(f"{each}\n" for each in plantext.names(plans)), nl=False)
+            click.echo("".join(f"{each}\n" for each in plan_text.names(plans)), nl=False)
             for plan in plans.plans:
                 for problem in plan.problems:
                     say(f"{plan.title}: {problem}")
         case "wide":
-            click.echo(plantext.wide(plans))
+            click.echo(plan_text.wide(plans))
         case _:
-            click.echo(plantext.plans_text(plans))
+            click.echo(plan_text.plans_text(plans))

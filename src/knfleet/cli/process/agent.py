@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import gates_of
-from knfleet.cli.operator import GoFlags, klog_options, switch
+from knfleet.cli.fleet.fleet_options import gates_of
 from knfleet.cli.output import explained
+from knfleet.cli.process.operator import GoFlags, klog_options, switch
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:

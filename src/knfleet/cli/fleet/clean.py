@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, say
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -25,7 +25,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     All clusters must have left before.
     """
-    from knfleet.cli.init import objects_of
+    from knfleet.cli.fleet.init import objects_of
     from knfleet.install.deployments import HubPlan
     from knfleet.workflows.detach import Attached, Leave, clean
     from knfleet.workflows.object_lists import NotInTime

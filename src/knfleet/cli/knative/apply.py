@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.bundle import chosen_folder, directory_option
-from knfleet.cli.fleet import cluster_options, connection_of
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of
+from knfleet.cli.knative.bundle import chosen_folder, directory_option
+from knfleet.cli.knative.plan import planner_for
+from knfleet.cli.knative.status import provider_option
+from knfleet.cli.knative.wait import Waiter
 from knfleet.cli.output import progress
-from knfleet.cli.plan import planner_for
-from knfleet.cli.status import provider_option
-from knfleet.cli.wait import Waiter
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Object

@@ -68,7 +68,7 @@ def beginning(items: list[CompletionItem], incomplete: str) -> list[CompletionIt
 
 def fleet_for(context: click.Context) -> "Fleet | None":
     """The fleet of the hub that the line so far names; None when it does not answer at once."""
-    from knfleet.cli.fleet import connection_of
+    from knfleet.cli.fleet.fleet_options import connection_of
     from knfleet.kube.client.verbs import Client, Options
     from knfleet.kube.errors import KubeError
     from knfleet.view.fleet_reader import fleet_of, read_objects

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import (
+from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
     gates_of,
@@ -127,7 +127,7 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
 
     for driver in options["drivers"].split(","):
         if driver != "csr":
-            from knfleet.cli.fleet import LATER
+            from knfleet.cli.fleet.fleet_options import LATER
 
             known = LATER.get(driver, f"there is no such driver; use {', '.join(DRIVERS)}")
             raise click.UsageError(f"--registration-drivers {driver}: {known}")
@@ -230,7 +230,7 @@ def write_files(
     options: dict[str, Any], objects: list[dict[str, Any]], invitation: "Invitation"
 ) -> None:
     """Write what was applied, and the command, where that was asked for."""
-    from knfleet.cli.fleet import hidden
+    from knfleet.cli.fleet.fleet_options import hidden
     from knfleet.kube.yaml import dump_all
 
     if options["output_file"]:

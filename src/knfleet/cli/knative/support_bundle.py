@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from knfleet.cli.fleet import cluster_options, connection_of
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of
 from knfleet.cli.output import explained, progress
 from knfleet.kube.errors import KubeError
 

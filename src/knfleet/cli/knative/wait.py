@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.completing import names_of_rows
-from knfleet.cli.fleet import cluster_options, connection_of, say
+from knfleet.cli.completion_names import names_of_rows
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, say
 from knfleet.cli.output import LiveProgress, PlainProgress, explained, progress
 from knfleet.kube.errors import KubeError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import (
+from knfleet.cli.fleet.fleet_options import (
     LATER,
     cluster_options,
     connection_of,
@@ -108,7 +108,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
         return
     asyncio.run(install(connection, plan, hub, options))
     if options["output_file"]:
-        from knfleet.cli.fleet import hidden
+        from knfleet.cli.fleet.fleet_options import hidden
         from knfleet.kube.yaml import dump_all
 
         options["output_file"].write_text(dump_all([hidden(each) for each in objects]))
@@ -168,7 +168,7 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     that pods use is of no use elsewhere.
     """
     from knfleet.agent.registration.cluster_names import random_agent
-    from knfleet.cli.agent import annotations
+    from knfleet.cli.process.agent import annotations
     from knfleet.install.agent_manifests import JoinPlan
     from knfleet.kube.auth.kubeconfig import connect, parse
     from knfleet.kube.auth.kubeconfig_entries import Origin

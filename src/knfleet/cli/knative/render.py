@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from knfleet.api.schema import DecodeError
-from knfleet.cli.bundle import chosen_folder, directory_option
+from knfleet.cli.knative.bundle import chosen_folder, directory_option
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 from knfleet.release.errors import ReleaseError

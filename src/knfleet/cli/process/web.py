@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet import connection_of
+from knfleet.cli.fleet.fleet_options import connection_of
 from knfleet.cli.output import explained
 from knfleet.clusters.provider_file import ProviderFileError
 from knfleet.kube.errors import KubeError
@@ -60,7 +60,7 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     """
     from functools import partial
 
-    from knfleet.cli.operator import start
+    from knfleet.cli.process.operator import start
     from knfleet.runtime import logs
     from knfleet.view.target_access import providers_for
     from knfleet.web.server.process import Beside, build
@@ -100,7 +100,7 @@ def settings_of(options: dict[str, Any]) -> "WebSettings":
 
 def releases_of(origin: str | None) -> "Releases | None":
     """The release files, if there are any at hand."""
-    from knfleet.cli.operator import release_folder
+    from knfleet.cli.process.operator import release_folder
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.source.sources import cache_folder

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from knfleet.cli.get import age
+from knfleet.cli.fleet.get import age
 from knfleet.cli.output import Table
 from knfleet.view.chain import Chain
 from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow, Stand

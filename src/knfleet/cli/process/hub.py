@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from knfleet.cli import operator
 from knfleet.cli.output import explained
-from knfleet.cli.web import settings_of
+from knfleet.cli.process import operator
+from knfleet.cli.process.web import settings_of
 from knfleet.kube.errors import KubeError
 from knfleet.operator.settings import SettingError
 from knfleet.release.errors import ReleaseError

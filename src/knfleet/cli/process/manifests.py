@@ -107,7 +107,7 @@ def crds_for(place: str) -> "list[Object]":
 def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
     """What `init` applies, or for a cluster what `join` applies, but for what holds a token."""
     from knfleet.agent.registration.cluster_names import new_name_problem
-    from knfleet.cli.fleet import image_from
+    from knfleet.cli.fleet.fleet_options import image_from
     from knfleet.install.agent_manifests import JoinPlan, home_objects
     from knfleet.install.deployments import HubPlan, cluster_manager, hub_deployment
     from knfleet.install.hub_manifests import hub_objects

@@ -1,0 +1,1 @@
+"""Commands of a fleet: init, join, accept, detach and others."""

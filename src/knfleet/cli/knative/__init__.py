@@ -1,0 +1,1 @@
+"""Commands about Knative on the fleet: status, plan, apply and others."""
