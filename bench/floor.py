@@ -18,7 +18,7 @@ from bench.resting import lend_rested
 from bench.scenarios import SPEC, Figures
 from bench.usage import usage, used
 from knfleet.api.core import DEPLOYMENTS, JOBS
-from knfleet.api.knative import SERVINGS, KnativeServing
+from knfleet.api.knative.resources import SERVINGS, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.apply.desired import defined_kinds, kind_of

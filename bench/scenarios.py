@@ -11,7 +11,7 @@ from bench.contestants import Running
 from bench.readiness import ready
 from bench.requests import READS, WRITES, by_verb, requests
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import NotFound

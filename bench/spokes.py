@@ -19,7 +19,7 @@ from bench.resting import lend_rested
 from bench.scenarios import SPEC
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
 from knfleet.dev.control_plane import API_SERVER

@@ -15,7 +15,7 @@ from bench.scenarios import MB, SPEC, Figures, Stage, drift
 from bench.spokes import Field, ask_for, field, frozen, install
 from bench.usage import OPERATOR, usage, used
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS, SECRETS, SERVICES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool

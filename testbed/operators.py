@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import psutil
 
 from knfleet.api.core import CRDS, EVENTS, NAMESPACES
-from knfleet.api.crd import definitions
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.crds.generator import definitions
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
 from knfleet.dev import ports

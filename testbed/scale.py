@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from knfleet.api.core import LEASES, NAMESPACES, SECRETS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import items, part
 from knfleet.dev.folder import write_private

@@ -19,7 +19,7 @@ import psutil
 from msgspec import Struct
 
 from knfleet.api.core import EVENTS
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Invalid

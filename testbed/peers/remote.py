@@ -12,9 +12,9 @@ from typing import cast
 import msgspec
 
 from knfleet.api.core import SECRETS
-from knfleet.api.crd import definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
-from knfleet.api.knative import GROUP
+from knfleet.api.knative.resources import GROUP
 from knfleet.api.meta import Key, Object
 from knfleet.dev.folder import write_private
 from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.knative import GROUP, VERSION, Knative, KnativeEventing, KnativeServing
+from knfleet.api.knative.resources import GROUP, VERSION, Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.kube.client.verbs import Client
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases

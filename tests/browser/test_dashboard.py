@@ -6,7 +6,7 @@ import axe_core_python
 import pytest
 from playwright.async_api import Page, expect
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from tests.browser.conftest import NARROW, WIDE, Open, picture
 from tests.support import dashboards

@@ -7,7 +7,7 @@ from random import Random
 from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.applyset import ApplySet
 from testbed.operators import HOME

@@ -2,7 +2,7 @@
 
 import copy
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object
 from tests.chaos.converging import unready
 from tests.chaos.resources import FIRST, changed, upgraded, wanted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.dev.folder import Folder
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.dev.dev_clusters import Ground
 from knfleet.dev.manual_profiles import provider_file, register
 from knfleet.kube.auth.kubeconfig import load

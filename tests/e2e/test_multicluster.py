@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.conditions import READY, TARGET_CLUSTER_RESOLVED
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.conditions import READY, TARGET_CLUSTER_RESOLVED
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.kube.errors import NotFound
 from testbed.waiting import until

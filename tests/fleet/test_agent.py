@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.access import ACCESS_ACCOUNT, ACCESS_SECRET
+from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CERTIFICATE_ROTATED,
     CLUSTERS,
@@ -14,9 +15,8 @@ from knfleet.api.cluster import (
     LEASE_NAME,
 )
 from knfleet.api.core import LEASES, SECRETS
-from knfleet.api.hub import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.api.meta import Key, Resource
-from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET
+from knfleet.api.operator import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.dev import ports
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until

@@ -10,7 +10,9 @@ from knfleet.agent.registration.credential_store import secret_of
 from knfleet.agent.registration.drivers import csr
 from knfleet.agent.registration.identity import Held
 from knfleet.agent.status.managed_namespaces import hub_label
-from knfleet.api.cluster import (
+from knfleet.api.cluster.access import ACCESS_SECRET
+from knfleet.api.cluster.clusterset import CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CERTIFICATE_ROTATED,
     CLOCK_SYNCED,
@@ -18,12 +20,10 @@ from knfleet.api.cluster import (
     LEASE_NAME,
     PROPERTIES,
 )
-from knfleet.api.clusterset import CLUSTER_SETS
+from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.core import CRDS, EVENTS, LEASES, NAMESPACES, SECRETS
-from knfleet.api.hub import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.api.meta import Key, Object
-from knfleet.api.spokeaccess import ACCESS_SECRET
-from knfleet.api.standard import StandardCondition, find, put
+from knfleet.api.operator import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.kube.client.verbs import Client
 from testbed.fakes.proxies import HttpProxy, Wire
 from testbed.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
     CLUSTERS,
@@ -17,8 +17,7 @@ from knfleet.api.cluster import (
     REGISTER_GROUP,
     cluster_groups,
 )
-from knfleet.api.cluster import GROUP as CLUSTER_GROUP
-from knfleet.api.conditions import timestamp
+from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -29,9 +28,10 @@ from knfleet.api.core import (
     ROLE_BINDINGS,
     SERVICE_ACCOUNTS,
 )
-from knfleet.api.fleetcrds import hub_definitions
-from knfleet.api.hub import BOOTSTRAP_ACCOUNT, OPERATOR_NAMESPACE
+from knfleet.api.crds.fleet import hub_definitions
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import BOOTSTRAP_ACCOUNT, OPERATOR_NAMESPACE
 from knfleet.hub.registration.rbac import READ, lease, rule
 from knfleet.hub.rights import ADDON_GROUP, CERTIFICATES, RBAC_GROUP, WORK_GROUP, role
 from knfleet.install.hub_manifests import bootstrap_binding, named

@@ -12,7 +12,7 @@ import pytest
 
 from knfleet.api.core import CRDS, DEPLOYMENTS, NAMESPACES
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.install.operator_manifests import everything
 from knfleet.install.operator_options import Install

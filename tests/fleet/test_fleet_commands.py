@@ -7,13 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.access import ACCESS_SECRET
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS, PODS, SECRETS
-from knfleet.api.hub import (
-    KLUSTERLETS,
-)
 from knfleet.api.meta import Key
-from knfleet.api.spokeaccess import ACCESS_SECRET
+from knfleet.api.operator import KLUSTERLETS
 from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
 from knfleet.workflows.join_token import token_secret

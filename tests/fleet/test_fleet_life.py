@@ -16,7 +16,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.agent.registration.drivers.csr import REQUESTS
-from knfleet.api.cluster import AVAILABLE, CLUSTERS, UNREACHABLE
+from knfleet.api.cluster.managedcluster import AVAILABLE, CLUSTERS, UNREACHABLE
 from knfleet.api.core import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -26,10 +26,10 @@ from knfleet.api.core import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
-from knfleet.api.hub import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.apply.manifest_parts import items
 from knfleet.install.agent_manifests import access_rules
 from knfleet.kube.cache.informer import Change, Informer

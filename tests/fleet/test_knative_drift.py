@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref

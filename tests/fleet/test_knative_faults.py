@@ -15,7 +15,7 @@ from knfleet.api.core import (
     SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
 )
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import part
 from knfleet.dev import ports, processes

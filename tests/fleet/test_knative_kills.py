@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.refs import Ref
 from testbed.operators import Hub, Operator

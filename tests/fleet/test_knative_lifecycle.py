@@ -3,7 +3,7 @@
 import pytest
 
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.marks import CONTAINS
 from knfleet.apply.observe.readiness import State, health

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, NAMESPACES
-from knfleet.api.crd import definitions
-from knfleet.api.knative import SERVINGS
+from knfleet.api.crds.generator import definitions
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.settings import LEASE

@@ -1,7 +1,7 @@
 """Two custom resources of a kind for one cluster: the first installs, the second waits."""
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.apply import marks
 from knfleet.kube.client.verbs import Client, Options

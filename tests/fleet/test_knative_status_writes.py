@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.apply.manifest_parts import part
 from knfleet.dev.node.annotations import HOLD

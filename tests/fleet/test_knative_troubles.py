@@ -11,7 +11,7 @@ from knfleet.api.core import (
     SERVICES,
     VALIDATING_WEBHOOKS,
 )
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items
 from knfleet.dev.node.annotations import WEBHOOK

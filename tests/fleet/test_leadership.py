@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.marks import PART_OF
 from knfleet.dev import processes

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, SERVICE_ACCOUNTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client, Options

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from knfleet.api.core import CLUSTER_ROLES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.apply.applyset import ApplySet

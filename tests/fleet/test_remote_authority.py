@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.dev import ports
 from knfleet.kube.endpoint import Endpoint

@@ -8,7 +8,7 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, EVENTS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
 from knfleet.kube.errors import KubeError

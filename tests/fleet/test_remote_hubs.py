@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.clusters.anchor import HUB_UID
 from testbed.operators import Hub, Operator

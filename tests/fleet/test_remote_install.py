@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
 from knfleet.kube.client.verbs import Client, Options

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from knfleet.api.core import CRDS, EVENTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from testbed.operators import Operator
 from testbed.waiting import until

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from testbed.waiting import until
 from tests.support.fleets import ANCHOR, HEALTHY, Fleet, is_gone

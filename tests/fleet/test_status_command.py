@@ -1,6 +1,6 @@
 """What people see of an installation that does not get ready, and of one that does."""
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.dev.node.annotations import HOLD
 from tests.support.commands import done, refused, type_in
 from tests.support.fleets import Fleet

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.api.hub import CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend, Lent

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from knfleet.api.core import CRDS
-from knfleet.api.knative import Knative
+from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError
 from knfleet.kube.client.verbs import Client

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from knfleet.api.knative import EventingSpec, ServingSpec
+from knfleet.api.knative.resources import EventingSpec, ServingSpec
 from knfleet.api.meta import Object
 from knfleet.api.schema import Free
 from knfleet.release.errors import ReleaseError

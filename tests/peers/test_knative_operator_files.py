@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.crd import definitions
-from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
+from knfleet.api.crds.generator import definitions
+from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServing
 from knfleet.api.schema import decode
 from knfleet.kube.yaml import load_all
 from knfleet.release.parsed_cache import ParsedCache

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.agent.registration.identity import Held
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     AVAILABLE,
     CERTIFICATE_ROTATED,
@@ -21,9 +21,9 @@ from knfleet.api.cluster import (
     SET_LABEL,
 )
 from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, NAMESPACES, SECRETS
-from knfleet.api.fleetcrds import spoke_definitions
-from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS, HUB_SECRET
+from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS, HUB_SECRET
 from knfleet.api.work import WORKS
 from knfleet.install.deployments import HubPlan, cluster_manager
 from knfleet.install.hub_manifests import named

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS, PODS, REPLICA_SETS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import part
 from knfleet.kube.client.verbs import Client

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from knfleet.api.core import EVENTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.kube.yaml import dump_all
 from knfleet.web.server.authorization import KINDS
 from testbed.fakes.apiserver import ApiServers

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from msgspec.structs import replace
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     CLUSTER_NAME_LABEL,
     CLUSTERS,
@@ -21,9 +21,9 @@ from knfleet.api.cluster import (
     LEASE_SECONDS,
 )
 from knfleet.api.core import LEASES
-from knfleet.api.hub import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.dev import processes
 from knfleet.hub.informers import CSRS

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from knfleet.api.core import CRDS, NAMESPACES
-from knfleet.api.crd import definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.auth.credentials import Credential
 from knfleet.kube.client.verbs import Client

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.conditions import READY
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CRDS, NAMESPACES, SECRETS
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions
+from knfleet.api.crds.fleet import hub_definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.conditions import READY
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.view.fleet_reader import KINDS, read_fleet

@@ -16,13 +16,18 @@ from msgspec import Struct
 
 from knfleet.agent.registration.drivers.csr import REQUESTS
 from knfleet.agent.registration.identity import Held
-from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, ManagedCluster
+from knfleet.api.cluster.access import ACCESS_SECRET
+from knfleet.api.cluster.managedcluster import (
+    AVAILABLE,
+    CLUSTER_NAME_LABEL,
+    CLUSTERS,
+    ManagedCluster,
+)
+from knfleet.api.conditions import find
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
-from knfleet.api.hub import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
 from knfleet.api.schema import decode
-from knfleet.api.spokeaccess import ACCESS_SECRET
-from knfleet.api.standard import find
 from knfleet.apply.manifest_parts import items, part
 from knfleet.dev import pki
 from knfleet.hub.registration.drivers.csr import approve

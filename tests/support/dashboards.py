@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import aiohttp
 from msgspec import Struct
 
-from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
-from knfleet.api.conditions import DEPENDENTS, READY
+from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.core import CRDS, NAMESPACES, SERVICE_ACCOUNTS
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions
+from knfleet.api.crds.fleet import hub_definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.conditions import DEPENDENTS, READY
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from knfleet.api.knative import SERVINGS, KnativeServing
+from knfleet.api.knative.resources import SERVINGS, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.apply import marks

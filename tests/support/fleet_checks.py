@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from knfleet.agent.status.klusterlet import NO_WORKS
-from knfleet.api.cluster import CLUSTERS, SET_LABEL
-from knfleet.api.clusterset import CLUSTER_SETS
+from knfleet.api.cluster.clusterset import CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import CLUSTERS, SET_LABEL
 from knfleet.api.core import CRDS, NAMESPACES, PODS
-from knfleet.api.hub import (
+from knfleet.api.meta import Key, Object
+from knfleet.api.operator import (
     AGENT_NAMESPACE,
     CLUSTER_MANAGERS,
     HUB_NAMESPACE,
     KLUSTERLETS,
     OPERATOR_NAMESPACE,
 )
-from knfleet.api.meta import Key, Object
 from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
 from knfleet.apply.manifest_parts import items
 from knfleet.dev.cluster_contents import Thing, contents

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import ports, processes
 from knfleet.dev.cluster_contents import contents

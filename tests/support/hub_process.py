@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 from typing import ClassVar
 
-from knfleet.api.hub import OPERATOR_NAMESPACE
+from knfleet.api.operator import OPERATOR_NAMESPACE
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.yaml import dump_all

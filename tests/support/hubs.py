@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
-from knfleet.api.hub import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.meta import Object
+from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.hub.manager import Fleet, FleetOptions, join
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.auth.credentials import Credential, StaticCredential

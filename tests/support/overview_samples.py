@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, JOINED
+from knfleet.api.cluster.managedcluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, JOINED
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Object, Resource
 
 THEN = "2026-11-16T03:00:00Z"

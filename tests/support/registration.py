@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from msgspec.structs import replace
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
     CLUSTER_NAME_LABEL,
@@ -22,8 +22,8 @@ from knfleet.api.cluster import (
     MANAGED_CLUSTERS,
     agent_user,
 )
-from knfleet.api.conditions import timestamp
 from knfleet.api.core import LEASES
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import approve, concluded

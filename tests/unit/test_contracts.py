@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 import knfleet
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
+from knfleet.api.crds.fleet import hub_definitions, spoke_definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
 from knfleet.cli.main import knfleet as command_line
 from knfleet.cli.reference import commands

@@ -19,10 +19,10 @@ from knfleet.agent.status.heartbeat import Heartbeat
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING, Connection
 from knfleet.agent.status.managed_namespaces import MemberNamespaces
 from knfleet.agent.status.reporter import Reporter
-from knfleet.api.cluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
+from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
+from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition
 from knfleet.apply.manifest_parts import items, part
 from knfleet.kube.cache.informer import Change
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from knfleet.agent.registration.cluster_names import Names
 from knfleet.agent.registration.identity import HUB, Held, Place
 from knfleet.agent.settings import Settings
-from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
+from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition
 from knfleet.kube.auth.credentials import REREAD, Credential
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, Options

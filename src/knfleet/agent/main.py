@@ -31,7 +31,7 @@ from knfleet.agent.registration.identity import (
 from knfleet.agent.registration.registration import ensure_cluster, register
 from knfleet.agent.settings import Settings
 from knfleet.agent.status.klusterlet import WAITING, Connection, KlusterletStatus
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.kube.client.verbs import Client, Options
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.logs import log

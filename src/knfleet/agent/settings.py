@@ -7,8 +7,8 @@ from msgspec import Struct
 from knfleet.agent.registration.cluster_names import Names
 from knfleet.agent.registration.registration import Registration
 from knfleet.agent.status.cluster_status import Telling
-from knfleet.api.hub import AGENT_NAMESPACE
 from knfleet.api.meta import Object
+from knfleet.api.operator import AGENT_NAMESPACE
 from knfleet.kube.endpoint import Endpoint
 
 HEALTH_SECONDS = 60.0

@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Struct
 
+from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Resource
 from knfleet.api.schema import Free, ObjectMeta, doc
-from knfleet.api.standard import BY_TYPE, StandardCondition
 
 GROUP = "addon.open-cluster-management.io"
 ADDONS = Resource(GROUP, "v1beta1", "ManagedClusterAddOn", "managedclusteraddons")

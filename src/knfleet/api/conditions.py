@@ -1,150 +1,76 @@
-"""Conditions of KnativeServing and KnativeEventing: pure functions on lists of them.
+"""The standard condition of Kubernetes (metav1.Condition), as the fleet's kinds carry it.
 
-`Ready` sums up the other types. A list stays sorted by type; a condition's `lastTransitionTime`
-changes when its status, reason or message does, and at no other time.
+It differs from the Knative one: `lastTransitionTime` changes with the status alone, and what the
+CRDs of Open Cluster Management demand is written also when it is empty. A generation of zero is
+left out, as Go clients do when they write a list of conditions back.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
+from knfleet.api.knative.conditions import Status, timestamp
 from knfleet.api.schema import doc
-from knfleet.api.texts import bounded
+from knfleet.api.texts import CONDITION_BYTES, bounded
 
-Status = Literal["True", "False", "Unknown"]
-
-READY = "Ready"
-DEPENDENCIES_INSTALLED = "DependenciesInstalled"
-DEPLOYMENTS_AVAILABLE = "DeploymentsAvailable"
-INSTALL_SUCCEEDED = "InstallSucceeded"
-TARGET_CLUSTER_RESOLVED = "TargetClusterResolved"
-VERSION_MIGRATION_ELIGIBLE = "VersionMigrationEligible"
-PAUSED = "Paused"
-"""There only while somebody wants the target left alone; `Ready` does not sum it up."""
-
-DEPENDENTS = (
-    DEPENDENCIES_INSTALLED,
-    DEPLOYMENTS_AVAILABLE,
-    INSTALL_SUCCEEDED,
-    TARGET_CLUSTER_RESOLVED,
-    VERSION_MIGRATION_ELIGIBLE,
-)
-"""The types that `Ready` sums up."""
+BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
 
-class Condition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One aspect of an object's state."""
 
-    type: Annotated[str, doc("Name of the aspect.")]
+    type: Annotated[str, doc("Name of the aspect.", maxLength=316)]
     status: Annotated[Status, doc("True, False or Unknown.")]
-    severity: Annotated[str, doc("Empty for an error, else Warning or Info.")] = ""
+    # A factory's default is not left out, unlike a value.
+    reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = field(
+        default_factory=str
+    )
+    message: Annotated[str, doc("What happened, for people.", maxLength=CONDITION_BYTES)] = field(
+        default_factory=str
+    )
     last_transition_time: Annotated[
-        str, doc("When status, reason or message last changed.", format="date-time")
-    ] = ""
-    reason: Annotated[str, doc("One word that says why.")] = ""
-    message: Annotated[str, doc("What happened, for people.")] = ""
+        str, doc("When the status last changed.", format="date-time")
+    ] = field(default_factory=str)
+    observed_generation: Annotated[
+        int, doc("Generation that the condition speaks of.", format="int64", minimum=0)
+    ] = 0
 
     def __post_init__(self) -> None:
         force_setattr(self, "message", bounded(self.message))
 
-    def same(self, other: "Condition") -> bool:
+    def same(self, other: "StandardCondition") -> bool:
         """Whether both say the same, whenever they were said."""
         return replace(self, last_transition_time="") == replace(other, last_transition_time="")
 
 
-Conditions = Sequence[Condition]
+StandardConditions = Sequence[StandardCondition]
 
 
-def timestamp(moment: datetime) -> str:
-    """A moment as Kubernetes writes it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
+def find(conditions: Iterable[StandardCondition], type_: str) -> StandardCondition | None:
     """The condition of a type."""
     return next((condition for condition in conditions if condition.type == type_), None)
 
 
-def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+def is_true(conditions: Iterable[StandardCondition], type_: str) -> bool:
     """Whether the condition of a type is there and True."""
     condition = find(conditions, type_)
     return condition is not None and condition.status == "True"
 
 
-def initialize(conditions: Conditions, now: datetime) -> list[Condition]:
-    """Every type present: new ones Unknown, or True when the whole was Ready already.
-
-    So a release that brings a new type does not make what is installed un-ready.
-    """
-    status: Status = "True" if is_true(conditions, READY) else "Unknown"
-    result = list(conditions)
-    for type_ in (READY, *DEPENDENTS):
-        if find(result, type_) is None:
-            result = put(result, Condition(type=type_, status=status), now)
-    return sorted(result, key=by_type)
-
-
-def mark_true(conditions: Conditions, type_: str, now: datetime) -> list[Condition]:
-    """The condition is True without a reason, and `Ready` is summed up anew."""
-    return sum_up(put(conditions, Condition(type=type_, status="True"), now), now)
-
-
-def mark_unknown(
-    conditions: Conditions, type_: str, *, reason: str, message: str, now: datetime
-) -> list[Condition]:
-    """The condition is Unknown, and `Ready` is summed up anew."""
-    marked = Condition(type=type_, status="Unknown", reason=reason, message=message)
-    return sum_up(put(conditions, marked, now), now)
-
-
-def mark_false(
-    conditions: Conditions, type_: str, *, reason: str, message: str, now: datetime
-) -> list[Condition]:
-    """The condition and `Ready` are both False, with the same reason and message."""
-    marked = Condition(type=type_, status="False", reason=reason, message=message)
-    return put(put(conditions, marked, now), replace(marked, type=READY), now)
-
-
-def sum_up(conditions: Conditions, now: datetime) -> list[Condition]:
-    """`Ready` says what the newest False dependent says, else the newest Unknown one, else True."""
-    present = [condition for condition in conditions if condition.type in DEPENDENTS]
-    worst = newest(present, "False") or newest(present, "Unknown")
-    if worst is not None:
-        ready = replace(worst, type=READY)
-    elif len(present) < len(DEPENDENTS):
-        ready = Condition(type=READY, status="Unknown")
-    else:
-        ready = Condition(type=READY, status="True")
-    return put(conditions, ready, now)
-
-
-def newest(conditions: Conditions, status: Status) -> Condition | None:
-    """Of those with a status the one that changed last; of several the first by type."""
-    alike = sorted((c for c in conditions if c.status == status), key=by_type)
-    return max(alike, key=lambda condition: condition.last_transition_time, default=None)
-
-
-def put(conditions: Conditions, new: Condition, now: datetime) -> list[Condition]:
-    """The list with one condition replaced, untouched where it would say the same."""
+def put(
+    conditions: StandardConditions, new: StandardCondition, now: datetime
+) -> list[StandardCondition]:
+    """The list with one condition replaced or added, in its old order."""
     old = find(conditions, new.type)
     if old is not None and old.same(new):
-        return sorted(conditions, key=by_type)
-    others = [condition for condition in conditions if condition.type != new.type]
-    changed = replace(new, last_transition_time=timestamp(now))
-    return sorted([*others, changed], key=by_type)
-
-
-def same(one: Conditions, other: Conditions) -> bool:
-    """Whether two lists say the same, whenever it was said."""
-    return len(one) == len(other) and all(
-        left.same(right)
-        for left, right in zip(sorted(one, key=by_type), sorted(other, key=by_type), strict=True)
-    )
-
-
-def by_type(condition: Condition) -> str:
-    """The order in which conditions are stored."""
-    return condition.type
+        return list(conditions)
+    moment = timestamp(now)
+    if old is not None and old.status == new.status and old.last_transition_time:
+        moment = old.last_transition_time
+    changed = replace(new, last_transition_time=moment)
+    if old is None:
+        return [*conditions, changed]
+    return [changed if condition is old else condition for condition in conditions]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from knfleet.api.conditions import Status
+from knfleet.api.knative.conditions import Status
 from knfleet.api.meta import Key, Resource
 from knfleet.api.schema import ObjectMeta, doc
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from knfleet.api.crds.structural import INT_OR_STRING, shape
 from knfleet.api.meta import Object
 from knfleet.api.schema import Int32, doc
-from knfleet.api.structural import INT_OR_STRING, shape
 
 ATOMIC: dict[str, Any] = {"x-kubernetes-map-type": "atomic"}
 """An object that server-side apply replaces as a whole, as it does in a pod."""

@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Struct, field
 
+from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Resource
 from knfleet.api.schema import Free, ObjectMeta, doc
-from knfleet.api.standard import BY_TYPE, StandardCondition
 
 GROUP = "work.open-cluster-management.io"
 WORKS = Resource(GROUP, "v1", "ManifestWork", "manifestworks")

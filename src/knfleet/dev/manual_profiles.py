@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from knfleet.api.conditions import timestamp
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import part
 from knfleet.dev.dev_clusters import Ground

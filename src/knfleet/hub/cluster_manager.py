@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.conditions import Status
-from knfleet.api.hub import (
+from knfleet.api.conditions import StandardCondition
+from knfleet.api.knative.conditions import Status
+from knfleet.api.meta import Key, Object
+from knfleet.api.operator import (
     APPLIED,
     AVAILABLE,
     CLEANUP_GATE,
@@ -21,9 +23,7 @@ from knfleet.api.hub import (
     RelatedResource,
     is_enabled,
 )
-from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition
 from knfleet.hub.informers import Views
 
 DRIVERS = ("csr",)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.hub.cluster_manager import Installation
 from knfleet.hub.informers import Views

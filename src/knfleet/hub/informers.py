@@ -3,12 +3,17 @@
 import asyncio
 from collections.abc import Iterable
 
-from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS, LEASE_NAME, ManagedCluster
-from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS, ManagedClusterSet
+from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS, ManagedClusterSet
+from knfleet.api.cluster.managedcluster import (
+    CLUSTER_NAME_LABEL,
+    CLUSTERS,
+    LEASE_NAME,
+    ManagedCluster,
+)
 from knfleet.api.core import LEASES, SECRETS
-from knfleet.api.hub import CLUSTER_MANAGERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.schema import decode
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.cache.informer import Informer, without_managed_fields

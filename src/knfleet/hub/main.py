@@ -5,7 +5,7 @@ import asyncio
 from msgspec import Struct
 
 from knfleet.api.core import CRDS
-from knfleet.api.fleetcrds import HUB_DEFINITIONS, hub_definitions
+from knfleet.api.crds.fleet import HUB_DEFINITIONS, hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.hub.manager import Fleet, FleetOptions, join

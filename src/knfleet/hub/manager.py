@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
+from knfleet.api.conditions import put
 from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.hub import (
+from knfleet.api.meta import HUB, Key, Object, Request
+from knfleet.api.operator import (
     CLUSTER_MANAGER,
     CLUSTER_MANAGERS,
     OPERATOR_NAMESPACE,
     RelatedResource,
 )
-from knfleet.api.meta import HUB, Key, Object, Request
-from knfleet.api.standard import put
 from knfleet.hub.cluster_manager import Installation, conditions, status_patch
 from knfleet.hub.clustersets.controller import ClusterSets
 from knfleet.hub.context import Now, Parts, wall

@@ -5,9 +5,9 @@ agents get, and needs neither `escalate` nor the administrator's role. It reads 
 and touches others only in namespaces in which somebody bound a set of clusters (see `policies`).
 """
 
-from knfleet.api.cluster import GROUP, LEASE_NAME, REGISTER_GROUP
-from knfleet.api.hub import CLUSTER_MANAGER
+from knfleet.api.cluster.managedcluster import GROUP, LEASE_NAME, REGISTER_GROUP
 from knfleet.api.meta import Object
+from knfleet.api.operator import CLUSTER_MANAGER
 from knfleet.hub.registration.rbac import ACCESS_SECRET, READ, rule
 from knfleet.operator import rights as knative
 

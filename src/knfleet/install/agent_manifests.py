@@ -9,9 +9,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knfleet.api.cluster import CLAIMS, PROPERTIES
-from knfleet.api.fleetcrds import spoke_definitions
-from knfleet.api.hub import (
+from knfleet.api.cluster.access import ACCESS_ACCOUNT
+from knfleet.api.cluster.managedcluster import CLAIMS, PROPERTIES
+from knfleet.api.crds.fleet import spoke_definitions
+from knfleet.api.meta import Object
+from knfleet.api.operator import (
     ADDON_NAMESPACE,
     AGENT_NAMESPACE,
     BOOTSTRAP_SECRET,
@@ -19,9 +21,7 @@ from knfleet.api.hub import (
     KLUSTERLET,
     KLUSTERLETS,
 )
-from knfleet.api.hub import GROUP as OPERATOR_GROUP
-from knfleet.api.meta import Object
-from knfleet.api.spokeaccess import ACCESS_ACCOUNT
+from knfleet.api.operator import GROUP as OPERATOR_GROUP
 from knfleet.hub.registration.rbac import READ, rule
 from knfleet.hub.rights import RBAC_GROUP
 from knfleet.install.deployments import (

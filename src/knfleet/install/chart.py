@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from knfleet import __version__
-from knfleet.api.crd import definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
 from knfleet.install import operator_manifests
 from knfleet.install.operator_options import Install

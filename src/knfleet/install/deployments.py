@@ -6,9 +6,9 @@ from typing import Literal
 from msgspec import Struct
 
 from knfleet import __version__
-from knfleet.api.cluster import AGENT_LABELS
-from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from knfleet.api.cluster.managedcluster import AGENT_LABELS
 from knfleet.api.meta import Object
+from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 
 IMAGE_NAME = "knfleet"
 HEALTH_PORT = 8080

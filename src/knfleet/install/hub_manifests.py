@@ -3,11 +3,12 @@
 `init` applies this list and `clean` removes it: there is no other.
 """
 
-from knfleet.api.cluster import CLUSTERS, GROUP
-from knfleet.api.clusterset import BINDINGS, GLOBAL_SET
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions
-from knfleet.api.hub import (
+from knfleet.api.cluster.clusterset import BINDINGS, GLOBAL_SET
+from knfleet.api.cluster.managedcluster import CLUSTERS, GROUP
+from knfleet.api.crds.fleet import hub_definitions
+from knfleet.api.crds.generator import definitions
+from knfleet.api.meta import Object
+from knfleet.api.operator import (
     BOOTSTRAP_ACCOUNT,
     BOOTSTRAP_ROLE,
     BOOTSTRAPPERS,
@@ -16,7 +17,6 @@ from knfleet.api.hub import (
     OPERATOR_NAMESPACE,
     RelatedResource,
 )
-from knfleet.api.meta import Object
 from knfleet.hub.admission.hub_account import hub_policies
 from knfleet.hub.admission.policies import policies
 from knfleet.hub.admission.profile_use import PROFILE_USE

@@ -8,7 +8,7 @@ rollout like any other.
 from typing import Any
 
 from knfleet import __version__
-from knfleet.api.crd import definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
 from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.install.deployments import network_policy

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from knfleet.api import conditions
-from knfleet.api.conditions import DEPENDENTS, READY
+from knfleet.api.knative import conditions
+from knfleet.api.knative.conditions import DEPENDENTS, READY
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
 from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.knative import Knative
+from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound

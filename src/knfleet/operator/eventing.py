@@ -1,6 +1,6 @@
 """Knative Eventing: what is special about installing it."""
 
-from knfleet.api.knative import KnativeEventing
+from knfleet.api.knative.resources import KnativeEventing
 from knfleet.operator.kinds import Kind
 
 EVENTING = Kind(KnativeEventing, "Knative Eventing")

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from knfleet.api.knative import KnativeStatus
+from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.observe.readiness import Summary
 from knfleet.operator.installation import Installation

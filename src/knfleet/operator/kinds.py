@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
+from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.change_set import Failure
 from knfleet.apply.manifest_parts import part

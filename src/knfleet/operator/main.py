@@ -11,8 +11,8 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
-from knfleet.api.crd import definitions
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.crds.generator import definitions
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.clusters.cluster_metrics import watch_spokes
 from knfleet.clusters.pool import Policy, Spokes

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from knfleet.api.knative import Knative
+from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.change_set import ChangeSet

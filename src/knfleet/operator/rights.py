@@ -7,7 +7,7 @@ are wide: whoever installs Roles must be allowed to grant what is in them.
 """
 
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, GROUP, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, GROUP, SERVINGS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS, VERBS
 

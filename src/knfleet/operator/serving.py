@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from knfleet.api.knative import Knative, KnativeServing
+from knfleet.api.knative.resources import Knative, KnativeServing
 from knfleet.apply.change_set import Failure, Why
 from knfleet.operator.kinds import Kind
 

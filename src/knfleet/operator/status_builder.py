@@ -10,8 +10,8 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from knfleet.api import conditions
-from knfleet.api.conditions import (
+from knfleet.api.knative import conditions
+from knfleet.api.knative.conditions import (
     DEPENDENCIES_INSTALLED,
     DEPLOYMENTS_AVAILABLE,
     INSTALL_SUCCEEDED,
@@ -20,7 +20,7 @@ from knfleet.api.conditions import (
     VERSION_MIGRATION_ELIGIBLE,
     Condition,
 )
-from knfleet.api.knative import KnativeStatus
+from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
 
 INSTALLING, NOT_READY = ON_THEIR_WAY = ("Installing", "NotReady")

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from knfleet.api import conditions
-from knfleet.api.conditions import (
+from knfleet.api.knative import conditions
+from knfleet.api.knative.conditions import (
     INSTALL_SUCCEEDED,
     READY,
     TARGET_CLUSTER_RESOLVED,
     VERSION_MIGRATION_ELIGIBLE,
     Condition,
 )
-from knfleet.api.knative import KnativeStatus
+from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.change_set import Action, ChangeSet
 from knfleet.apply.marks import PART_OF

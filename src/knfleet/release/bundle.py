@@ -4,7 +4,7 @@ import hashlib
 
 from msgspec import Struct
 
-from knfleet.api.knative import Component
+from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Object, api_group
 from knfleet.release.errors import BadManifest
 from knfleet.release.layout import COMPONENTS

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.api.knative import Component
+from knfleet.api.knative.resources import Component
 from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError
 from knfleet.release.version import is_latest, minor_of, newest_first
 

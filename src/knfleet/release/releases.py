@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from knfleet.api.knative import Component, Knative, KnativeServing
+from knfleet.api.knative.overrides import ManifestSource
+from knfleet.api.knative.resources import Component, Knative, KnativeServing
 from knfleet.api.meta import Object
-from knfleet.api.overrides import ManifestSource
 from knfleet.release.bundle import (
     Bundle,
     Manifests,

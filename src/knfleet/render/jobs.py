@@ -1,6 +1,6 @@
 """Jobs that run once for each version."""
 
-from knfleet.api.knative import Component
+from knfleet.api.knative.resources import Component
 from knfleet.render.drafts import Draft
 
 INJECT = "sidecar.istio.io/inject"

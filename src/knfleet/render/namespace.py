@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from knfleet.api.overrides import NamespaceSettings
+from knfleet.api.knative.overrides import NamespaceSettings
 from knfleet.render.drafts import Draft, as_map, merge
 from knfleet.render.scopes import Scopes, is_namespaced
 

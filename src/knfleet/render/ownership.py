@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from knfleet.api.knative import Component
+from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft
 

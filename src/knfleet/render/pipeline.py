@@ -6,7 +6,7 @@ from functools import partial
 from msgspec import Struct
 
 from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
+from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.render.drafts import Draft, as_map, draft, flatten, unique
 from knfleet.render.errors import RenderError

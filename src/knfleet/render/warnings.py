@@ -5,8 +5,8 @@ Such a setting does nothing, most often because of a spelling mistake or a newer
 
 from collections.abc import Iterable, Iterator
 
-from knfleet.api.knative import KnativeSpec
-from knfleet.api.overrides import WorkloadOverride
+from knfleet.api.knative.overrides import WorkloadOverride
+from knfleet.api.knative.resources import KnativeSpec
 from knfleet.render.drafts import Draft
 from knfleet.render.overrides.pod_templates import containers
 from knfleet.render.overrides.workloads import is_meant

@@ -9,7 +9,8 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.conditions import (
+from knfleet.api.core import CONFIG_MAPS
+from knfleet.api.knative.conditions import (
     DEPLOYMENTS_AVAILABLE,
     INSTALL_SUCCEEDED,
     TARGET_CLUSTER_RESOLVED,
@@ -17,7 +18,6 @@ from knfleet.api.conditions import (
     Condition,
     find,
 )
-from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import Why

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knfleet.api.conditions import Condition, Status
+from knfleet.api.knative.conditions import Condition, Status
 
 Health = Literal["True", "False", "Unknown", ""]
 """What the hub says of a cluster; empty when nothing was said yet."""

@@ -12,11 +12,18 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.cluster import ACCEPTED, AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, JOINED, SET_LABEL
-from knfleet.api.conditions import READY, Condition, Status, find, timestamp
+from knfleet.api.cluster.managedcluster import (
+    ACCEPTED,
+    AVAILABLE,
+    CLUSTER_NAME_LABEL,
+    CLUSTERS,
+    JOINED,
+    SET_LABEL,
+)
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.inventory import JOINED as PROFILE_JOINED
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.conditions import READY, Condition, Status, find, timestamp
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
 from knfleet.kube.client.verbs import Client

@@ -1,8 +1,8 @@
 """Which cluster or installation somebody means: NAME, NAMESPACE/NAME, KIND/NAME, or all three."""
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
 from knfleet.view.suggestions import meant
 

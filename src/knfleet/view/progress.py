@@ -2,7 +2,12 @@
 
 import re
 
-from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, INSTALL_SUCCEEDED, Conditions, find
+from knfleet.api.knative.conditions import (
+    DEPLOYMENTS_AVAILABLE,
+    INSTALL_SUCCEEDED,
+    Conditions,
+    find,
+)
 from knfleet.view.fleet_model import Progress
 
 WAITING = re.compile(

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from knfleet import __version__
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
+from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS, CRDS, DEPLOYMENTS, EVENTS, LEASES, PODS, SECRETS
-from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS
 from knfleet.apply.manifest_parts import items, part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError

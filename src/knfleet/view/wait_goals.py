@@ -5,9 +5,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.conditions import Condition, find
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
+from knfleet.api.knative.conditions import Condition, find
 from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
 from knfleet.view.fleet_reader import HubObjects, conditions_of, fleet_of
 from knfleet.view.name_lookup import Row, full_name

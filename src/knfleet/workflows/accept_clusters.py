@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from cryptography import x509
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ALLOW_REREGISTRATION,
     CLUSTER_NAME_LABEL,
     CLUSTERS,
     JOINED,
     ManagedCluster,
 )
-from knfleet.api.hub import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
+from knfleet.api.conditions import is_true
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.schema import decode
-from knfleet.api.standard import is_true
 from knfleet.apply.manifest_parts import items, part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CLUSTER_NAME_LABEL,
     CLUSTERS,
@@ -14,12 +14,12 @@ from knfleet.api.cluster import (
     FORCE_DETACH,
     ManagedCluster,
 )
+from knfleet.api.conditions import find, is_true
 from knfleet.api.core import CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
-from knfleet.api.hub import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.schema import decode
-from knfleet.api.standard import find, is_true
 from knfleet.api.work import APPLIED_WORKS
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.observe.collection import Collection, follow

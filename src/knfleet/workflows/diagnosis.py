@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
     CERTIFICATE_ROTATED,
@@ -17,8 +17,8 @@ from knfleet.api.cluster import (
     JOINED,
     ManagedCluster,
 )
-from knfleet.api.hub import HUB_CONNECTION_DEGRADED, Klusterlet
-from knfleet.api.standard import StandardCondition, find
+from knfleet.api.conditions import StandardCondition, find
+from knfleet.api.operator import HUB_CONNECTION_DEGRADED, Klusterlet
 
 Grade = Literal["ok", "bad", "unknown"]
 

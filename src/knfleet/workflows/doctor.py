@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from knfleet.api.cluster import CLUSTERS, LEASE_NAME, ManagedCluster
+from knfleet.api.cluster.access import ACCESS_SECRET
+from knfleet.api.cluster.managedcluster import CLUSTERS, LEASE_NAME, ManagedCluster
 from knfleet.api.core import LEASES, NAMESPACES, PODS, SECRETS
-from knfleet.api.hub import HUB_SECRET, KLUSTERLETS, Klusterlet
 from knfleet.api.meta import ClusterName, Object
+from knfleet.api.operator import HUB_SECRET, KLUSTERLETS, Klusterlet
 from knfleet.api.schema import decode
-from knfleet.api.spokeaccess import ACCESS_SECRET
 from knfleet.apply.manifest_parts import items, part
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client

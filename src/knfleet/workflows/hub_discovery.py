@@ -9,7 +9,7 @@ import base64
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.conditions import timestamp
 from knfleet.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
-from knfleet.api.hub import BOOTSTRAP_ACCOUNT, BOOTSTRAPPERS, OPERATOR_NAMESPACE
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
+from knfleet.api.operator import BOOTSTRAP_ACCOUNT, BOOTSTRAPPERS, OPERATOR_NAMESPACE
 from knfleet.apply.manifest_parts import part
 from knfleet.hub.rights import RBAC_GROUP
 from knfleet.install.hub_manifests import named

@@ -6,7 +6,7 @@ Until then one who may ask to join could accept itself, so nobody is invited bef
 import asyncio
 import time
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.meta import Object
 from knfleet.hub.admission.policies import ACCEPTANCE
 from knfleet.kube.client.verbs import Client

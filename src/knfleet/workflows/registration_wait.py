@@ -4,11 +4,17 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, CLUSTERS, JOINED, ManagedCluster
-from knfleet.api.hub import HUB_CONNECTION_DEGRADED, KLUSTERLETS, Klusterlet
+from knfleet.api.cluster.managedcluster import (
+    AVAILABLE,
+    CLUSTER_NAME_LABEL,
+    CLUSTERS,
+    JOINED,
+    ManagedCluster,
+)
+from knfleet.api.conditions import find, is_true
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import HUB_CONNECTION_DEGRADED, KLUSTERLETS, Klusterlet
 from knfleet.api.schema import decode
-from knfleet.api.standard import find, is_true
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS
 from knfleet.install.agent_manifests import JoinPlan

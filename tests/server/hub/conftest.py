@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from knfleet.api.core import CRDS
-from knfleet.api.fleetcrds import spoke_definitions
+from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed.clusters import Pool

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.clusterset import BINDINGS
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AGENT_ANNOTATIONS,
     AGENT_NAME,
@@ -17,7 +18,6 @@ from knfleet.api.cluster import (
     SET_LABEL,
     SKIP_CLOCK_CHECK,
 )
-from knfleet.api.clusterset import BINDINGS
 from knfleet.api.core import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

@@ -5,11 +5,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
-from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS
+from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import CLUSTERS
+from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.api.standard import StandardCondition
+from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS
 from knfleet.api.work import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Invalid

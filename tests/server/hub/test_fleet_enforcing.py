@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.hub.admission.policies import POLICY_VERSION
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client

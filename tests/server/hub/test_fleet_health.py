@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from knfleet.api.addon import ADDONS
-from knfleet.api.cluster import (
+from knfleet.api.cluster.clusterset import BINDINGS, BOUND, CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import (
     API_FINALIZER,
     AVAILABLE,
     CLEANUP_FINALIZER,
@@ -17,10 +18,9 @@ from knfleet.api.cluster import (
     UNAVAILABLE,
     UNREACHABLE,
 )
-from knfleet.api.clusterset import BINDINGS, BOUND, CLUSTER_SETS
 from knfleet.api.core import CLUSTER_ROLES, EVENTS, LEASES
-from knfleet.api.hub import CLUSTER_MANAGERS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.work import WORK_FINALIZER, WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection

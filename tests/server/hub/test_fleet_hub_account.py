@@ -7,16 +7,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
-from knfleet.api.hub import (
+from knfleet.api.meta import Object
+from knfleet.api.operator import (
     AUTO_APPROVAL_GATE,
     BOOTSTRAP_ACCOUNT,
     CLUSTER_MANAGER,
     CLUSTER_MANAGERS,
     OPERATOR_NAMESPACE,
 )
-from knfleet.api.meta import Object
 from knfleet.hub.informers import CSRS
 from knfleet.hub.profiles.profile_namespaces import token_binding
 from knfleet.hub.registration.drivers.csr import approve, concluded

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AGENT_NAME,
     ALLOW_REREGISTRATION,
@@ -23,7 +23,7 @@ from knfleet.api.cluster import (
     ManagedCluster,
     agent_user,
 )
-from knfleet.api.cluster import GROUP as CLUSTER_GROUP
+from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode

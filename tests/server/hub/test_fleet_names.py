@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.api.cluster import ACCEPTED, CLUSTER_NAME_LABEL, CLUSTERS, GROUP_PREFIX
+from knfleet.api.cluster.managedcluster import ACCEPTED, CLUSTER_NAME_LABEL, CLUSTERS, GROUP_PREFIX
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS
 from knfleet.api.meta import Object
 from knfleet.hub.admission.policies import POLICY_VERSION

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from knfleet.api.cluster import CLUSTERS, SET_LABEL
-from knfleet.api.clusterset import BINDINGS
-from knfleet.api.conditions import timestamp
+from knfleet.api.cluster.clusterset import BINDINGS
+from knfleet.api.cluster.managedcluster import CLUSTERS, SET_LABEL
 from knfleet.api.core import NAMESPACES, ROLE_BINDINGS, SECRETS
-from knfleet.api.hub import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.api.inventory import PROFILES
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.hub.rights import RBAC_GROUP, TOKENS_ROLE
 from knfleet.kube.client.verbs import Client

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from knfleet.api.core import CRDS, NAMESPACES
-from knfleet.api.crd import definitions
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.crds.generator import definitions
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.kube.client.verbs import Client

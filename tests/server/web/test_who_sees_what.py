@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.web.server.process import informers

@@ -4,7 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 
 from knfleet.agent.status.managed_namespaces import hub_label, patch_of
-from knfleet.api.cluster import ManagedCluster
+from knfleet.api.cluster.managedcluster import ManagedCluster
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 

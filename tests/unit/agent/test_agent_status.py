@@ -17,9 +17,9 @@ from knfleet.agent.status.cluster_status import (
 )
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING
 from knfleet.agent.status.klusterlet import patch_of as klusterlet_patch
-from knfleet.api.cluster import ManagedCluster
-from knfleet.api.hub import Klusterlet
+from knfleet.api.cluster.managedcluster import ManagedCluster
 from knfleet.api.meta import Object
+from knfleet.api.operator import Klusterlet
 from knfleet.api.schema import decode
 from knfleet.kube.endpoint import Endpoint
 

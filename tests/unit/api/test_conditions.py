@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.api.conditions import (
+from knfleet.api.knative.conditions import (
     DEPENDENCIES_INSTALLED,
     DEPENDENTS,
     DEPLOYMENTS_AVAILABLE,

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from knfleet.api.crd import definitions
-from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
+from knfleet.api.crds.fleet import hub_definitions, spoke_definitions
+from knfleet.api.crds.generator import definitions
+from knfleet.api.crds.structural import type_schema
 from knfleet.api.inventory import ClusterProfile
 from knfleet.api.schema import Count, Free, IntOrString, decode, doc
-from knfleet.api.structural import type_schema
 
 
 class Inner(Struct):

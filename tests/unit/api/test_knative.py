@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from knfleet.api.ingress import Ingress
-from knfleet.api.knative import KnativeEventing, KnativeServing
+from knfleet.api.knative.ingress import Ingress
+from knfleet.api.knative.resources import KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, decode
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.api.conditions import READY, Condition, mark_false
-from knfleet.api.standard import StandardCondition, put
+from knfleet.api.conditions import StandardCondition, put
+from knfleet.api.knative.conditions import READY, Condition, mark_false
 from knfleet.api.texts import bounded
 from knfleet.kube.client.responses import Answer, as_error
 

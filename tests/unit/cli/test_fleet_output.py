@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from knfleet.api.cluster import ManagedCluster
+from knfleet.api.cluster.managedcluster import ManagedCluster
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.cli.fleet.get import age, row

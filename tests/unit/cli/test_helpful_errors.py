@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.clusterset import CLUSTER_SETS
+from knfleet.api.cluster.clusterset import CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet

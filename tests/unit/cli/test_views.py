@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, READY
+from knfleet.api.knative.conditions import DEPLOYMENTS_AVAILABLE, READY
 from knfleet.cli.knative.status_text import chain_text, cluster_text, fleet_text, news
 from knfleet.view.chain import chain_of, with_details
 from knfleet.view.fleet_model import Fleet

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from knfleet.api.cluster import CLUSTERS, ManagedCluster
+from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from msgspec.structs import replace
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     ALLOW_REREGISTRATION,
     AUTO_ACCEPTED,

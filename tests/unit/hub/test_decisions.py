@@ -6,19 +6,14 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.cluster import (
-    AVAILABLE,
-    CLEANUP_PRIORITY,
-    FORCE_DETACH,
-    SET_LABEL,
-)
-from knfleet.api.clusterset import ManagedClusterSet
-from knfleet.api.conditions import timestamp
-from knfleet.api.hub import ClusterManager
+from knfleet.api.cluster.clusterset import ManagedClusterSet
+from knfleet.api.cluster.managedcluster import AVAILABLE, CLEANUP_PRIORITY, FORCE_DETACH, SET_LABEL
+from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.inventory import ProfileStatus
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import ClusterManager
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition, put
 from knfleet.hub.cluster_manager import status_patch
 from knfleet.hub.profiles.cluster_profile import access_of, status
 from knfleet.hub.registration.controller import member_namespaces, wanted_finalizers

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
     CLOCK_SYNCED,
@@ -15,7 +15,7 @@ from knfleet.api.cluster import (
     UNREACHABLE,
     ManagedCluster,
 )
-from knfleet.api.conditions import timestamp
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
 from knfleet.hub.registration.lease import (
     Beat,

@@ -4,7 +4,7 @@ import copy
 
 import msgspec
 
-from knfleet.api.knative import SERVINGS, KnativeStatus
+from knfleet.api.knative.resources import SERVINGS, KnativeStatus
 from knfleet.api.meta import Key, Object
 from knfleet.operator.controller import cause
 from knfleet.operator.installation_record import Record

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.knative import KnativeServing
+from knfleet.api.knative.resources import KnativeServing
 from knfleet.api.meta import ClusterName
 from knfleet.api.schema import decode
 from knfleet.kube.auth.credentials import Credential, StaticCredential

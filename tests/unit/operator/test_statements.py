@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from knfleet.api import conditions
-from knfleet.api.knative import KnativeStatus
+from knfleet.api.knative import conditions
+from knfleet.api.knative.resources import KnativeStatus
 from knfleet.operator.status_builder import Statement, patch_of, same, status_of
 from tests.unit.operator.samples import serving
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from knfleet.api.knative import KnativeEventing, KnativeServing
+from knfleet.api.knative.resources import KnativeEventing, KnativeServing
 from knfleet.api.schema import decode
 from knfleet.kube.yaml import dump_all
 from knfleet.release.parsed_cache import ParsedCache

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from knfleet.api.knative import Knative, KnativeEventing, KnativeServing
+from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.render.ownership import Owner

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from knfleet.api.knative import Knative
+from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Object
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases

@@ -6,12 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from knfleet.api.conditions import (
-    DEPLOYMENTS_AVAILABLE,
-    INSTALL_SUCCEEDED,
-    TARGET_CLUSTER_RESOLVED,
-    VERSION_MIGRATION_ELIGIBLE,
-)
 from knfleet.api.core import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -21,7 +15,13 @@ from knfleet.api.core import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from knfleet.api.knative import KnativeStatus
+from knfleet.api.knative.conditions import (
+    DEPLOYMENTS_AVAILABLE,
+    INSTALL_SUCCEEDED,
+    TARGET_CLUSTER_RESOLVED,
+    VERSION_MIGRATION_ELIGIBLE,
+)
+from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.change_set import Denial, Failure, Why

@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.conditions import READY
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.conditions import READY
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.cli.knative.status import View
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from knfleet.api.conditions import READY
-from knfleet.api.knative import EVENTINGS
+from knfleet.api.knative.conditions import READY
+from knfleet.api.knative.resources import EVENTINGS
 from knfleet.view.fleet_model import Fleet
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.view.name_lookup import NotNamed, find, find_install, full_name

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.core import NAMESPACES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.clusters import access_errors
 from knfleet.clusters.access_errors import AccessError

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.change_set import Denial, Failure, Why
 from knfleet.apply.observe.metadata import Observed

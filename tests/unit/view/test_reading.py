@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from knfleet.api.cluster import SET_LABEL
-from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, INSTALL_SUCCEEDED, READY
-from knfleet.api.knative import EVENTINGS
+from knfleet.api.cluster.managedcluster import SET_LABEL
+from knfleet.api.knative.conditions import DEPLOYMENTS_AVAILABLE, INSTALL_SUCCEEDED, READY
+from knfleet.api.knative.resources import EVENTINGS
 from knfleet.api.meta import Object
 from knfleet.apply.observe.readiness import Health, State, Summary
 from knfleet.apply.refs import Ref

@@ -11,8 +11,8 @@ import click
 import pytest
 
 import knfleet
-from knfleet.api.cluster import AVAILABLE
-from knfleet.api.conditions import READY
+from knfleet.api.cluster.managedcluster import AVAILABLE
+from knfleet.api.knative.conditions import READY
 from knfleet.apply.change_set import Why
 from knfleet.cli.knative.explain import about
 from knfleet.cli.main import knfleet as command_line

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
-from knfleet.api.conditions import READY
+from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS, CRDS, DEPLOYMENTS, EVENTS, LEASES, PODS, SECRETS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.conditions import READY
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.cli.knative.support_bundle import write
 from knfleet.hub.informers import CSRS

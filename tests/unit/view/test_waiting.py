@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from knfleet.api.cluster import CLUSTERS
-from knfleet.api.conditions import DEPLOYMENTS_AVAILABLE, READY
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.cluster.managedcluster import CLUSTERS
+from knfleet.api.knative.conditions import DEPLOYMENTS_AVAILABLE, READY
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.cli.knative.wait import Waiter
 from knfleet.cli.output import PlainProgress

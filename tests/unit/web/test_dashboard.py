@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from knfleet.api.core import EVENTS
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.operator.kinds import PAUSED, TRIGGER
 from knfleet.web.server.server import CONNECTIONS, PER_ADDRESS

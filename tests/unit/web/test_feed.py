@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.web.live.feed import LATEST_SECONDS, SOONEST_SECONDS, Feed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.api.knative import SERVINGS
+from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.web.pages.routes import Place, finds, place_of
 

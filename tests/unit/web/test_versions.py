@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.view.fleet_model import Fleet
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.web.pages.versions import known_in, matrix, next_steps, path

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from knfleet.agent.hub_session import Seat
 from knfleet.agent.status.cluster_status import is_accepted
+from knfleet.api.cluster.access import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
-from knfleet.api.spokeaccess import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.apply.manifest_parts import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.endpoint import Endpoint

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from knfleet.agent.registration.identity import Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
-from knfleet.api.hub import BOOTSTRAP_SECRET
 from knfleet.api.meta import Key
+from knfleet.api.operator import BOOTSTRAP_SECRET
 from knfleet.apply.manifest_parts import part
 from knfleet.kube.auth.kubeconfig_entries import Origin
 from knfleet.kube.cache.informer import Change, Informer

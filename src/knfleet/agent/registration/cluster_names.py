@@ -6,7 +6,12 @@ import string
 
 from msgspec import Struct
 
-from knfleet.api.cluster import NAME_PATTERN, RESERVED_NAMES, RESERVED_PREFIX, agent_user
+from knfleet.api.cluster.managedcluster import (
+    NAME_PATTERN,
+    RESERVED_NAMES,
+    RESERVED_PREFIX,
+    agent_user,
+)
 
 AGENT_LETTERS = 5
 LONGEST_NAME = 63

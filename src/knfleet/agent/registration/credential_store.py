@@ -11,8 +11,8 @@ from pathlib import Path
 
 from knfleet.agent.registration.identity import FILES, Held
 from knfleet.api.core import NAMESPACES, SECRETS
-from knfleet.api.hub import HUB_SECRET
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import HUB_SECRET
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 from knfleet.runtime.logs import log

@@ -15,7 +15,7 @@ from knfleet.agent.registration.cluster_names import Names
 from knfleet.agent.registration.drivers import csr
 from knfleet.agent.registration.drivers.csr import REQUESTS, Issued, Refused
 from knfleet.agent.registration.identity import Bootstrap, Held, hub_kubeconfig
-from knfleet.api.cluster import CLUSTER_NAME_LABEL, CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.kube.client.verbs import Client, Options

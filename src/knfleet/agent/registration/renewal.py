@@ -18,10 +18,10 @@ from knfleet.agent.registration.drivers.csr import Issued
 from knfleet.agent.registration.identity import Held, certificate_problem
 from knfleet.agent.registration.registration import answered, request
 from knfleet.agent.status.cluster_status import is_accepted
-from knfleet.api.cluster import CERTIFICATE_ROTATED
+from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED
+from knfleet.api.conditions import StandardCondition
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Request
-from knfleet.api.standard import StandardCondition
 from knfleet.kube.cache.informer import Informer
 from knfleet.runtime.controller import Again
 from knfleet.runtime.logs import log

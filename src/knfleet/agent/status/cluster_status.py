@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
     CLOCK_SYNCED,
@@ -15,8 +15,8 @@ from knfleet.api.cluster import (
     SKIP_CLOCK_CHECK,
     ManagedCluster,
 )
+from knfleet.api.conditions import StandardCondition, find, is_true, put
 from knfleet.api.meta import Object
-from knfleet.api.standard import StandardCondition, find, is_true, put
 from knfleet.apply.manifest_parts import part
 
 RESERVED_CLAIMS = (

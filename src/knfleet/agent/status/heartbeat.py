@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from knfleet.agent.hub_session import Seat
 from knfleet.agent.status.cluster_status import is_accepted
-from knfleet.api.cluster import LEASE_NAME
+from knfleet.api.cluster.managedcluster import LEASE_NAME
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object, Request
 from knfleet.apply.manifest_parts import part

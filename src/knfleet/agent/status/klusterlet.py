@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.hub import (
+from knfleet.api.conditions import StandardCondition, put
+from knfleet.api.meta import HUB, Key, Object, Request
+from knfleet.api.operator import (
     APPLIED,
     AVAILABLE,
     HUB_CONNECTION_DEGRADED,
@@ -17,9 +19,7 @@ from knfleet.api.hub import (
     WORK_DESIRED_DEGRADED,
     Klusterlet,
 )
-from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition, put
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Again, Controller

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from knfleet.agent.hub_session import Seat
 from knfleet.agent.status.cluster_status import is_accepted
-from knfleet.api.cluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
+from knfleet.api.cluster.managedcluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
+from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request
-from knfleet.api.standard import StandardCondition, put
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden
 from knfleet.runtime.controller import Again

@@ -5,11 +5,17 @@ from datetime import UTC, datetime
 
 from knfleet.agent.hub_session import Seat
 from knfleet.agent.status.cluster_status import Facts, is_accepted, is_clock_off, patch_of
-from knfleet.api.cluster import AVAILABLE, CLAIMS, CLUSTERS, PROPERTIES, ManagedCluster
+from knfleet.api.cluster.managedcluster import (
+    AVAILABLE,
+    CLAIMS,
+    CLUSTERS,
+    PROPERTIES,
+    ManagedCluster,
+)
+from knfleet.api.conditions import find
 from knfleet.api.core import NODES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.api.standard import find
 from knfleet.apply.manifest_parts import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client

@@ -6,8 +6,8 @@ from collections.abc import Collection as Some
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
-from knfleet.api.conditions import timestamp
 from knfleet.api.core import CRDS, ENDPOINT_SLICES
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import ApplySet

@@ -65,7 +65,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
     """Accept one cluster; with --wait, as soon as it has asked."""
-    from knfleet.api.cluster import CLUSTERS
+    from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.workflows.accept_clusters import NotAcceptable, Wish, accept, pending_requests
 
     said: str = options["requesters"]

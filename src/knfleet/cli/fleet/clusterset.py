@@ -28,8 +28,8 @@ def set_(
     name: str, clusters: str, context: str | None, kubeconfig: Path | None, **_options: Any
 ) -> None:
     """Put clusters into a set."""
-    from knfleet.api.cluster import CLUSTERS, SET_LABEL
-    from knfleet.api.clusterset import CLUSTER_SETS
+    from knfleet.api.cluster.clusterset import CLUSTER_SETS
+    from knfleet.api.cluster.managedcluster import CLUSTERS, SET_LABEL
     from knfleet.api.meta import Key
 
     async def work(client: "Client") -> None:
@@ -52,7 +52,7 @@ def bind(
     name: str, namespace: str, context: str | None, kubeconfig: Path | None, **_options: Any
 ) -> None:
     """Let a namespace see a set: profiles of its clusters appear there."""
-    from knfleet.api.clusterset import BINDINGS, CLUSTER_SETS
+    from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
 
     async def work(client: "Client") -> None:
         await known(client, CLUSTER_SETS, name)
@@ -77,7 +77,7 @@ def unbind(
     name: str, namespace: str, context: str | None, kubeconfig: Path | None, **_options: Any
 ) -> None:
     """Hide a set from a namespace: the profiles there go away."""
-    from knfleet.api.clusterset import BINDINGS
+    from knfleet.api.cluster.clusterset import BINDINGS
     from knfleet.api.meta import Key
 
     async def work(client: "Client") -> None:

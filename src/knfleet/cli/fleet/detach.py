@@ -29,7 +29,7 @@ def command(
     Deletes their ManagedClusters, and waits until their agents have cleaned up. With --force,
     for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
     """
-    from knfleet.api.cluster import CLUSTERS
+    from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.workflows.detach import Attached, detach
     from knfleet.workflows.object_lists import NotInTime
 

@@ -54,7 +54,7 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
 
 async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "tuple[Seen, str]":
     """Look at a cluster from both sides; of one that there is not, which may have been meant."""
-    from knfleet.api.cluster import CLUSTERS
+    from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.kube.client.verbs import Client
     from knfleet.workflows.doctor import look_at_hub, look_at_spoke
 

@@ -12,7 +12,7 @@ from knfleet.cli.output import explained, table
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.api.cluster import ManagedCluster
+    from knfleet.api.cluster.managedcluster import ManagedCluster
     from knfleet.kube.client.verbs import Client
     from knfleet.workflows.join_token import Invitation
 
@@ -69,7 +69,7 @@ def clusters(
     names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
 ) -> None:
     """Print the clusters of a hub."""
-    from knfleet.api.cluster import CLUSTERS, SET_LABEL, ManagedCluster
+    from knfleet.api.cluster.managedcluster import CLUSTERS, SET_LABEL, ManagedCluster
     from knfleet.api.schema import decode
 
     labels = f"{SET_LABEL}={options['clusterset']}" if options["clusterset"] else ""
@@ -102,8 +102,8 @@ def clusters(
 
 def row(cluster: "ManagedCluster", now: datetime) -> list[str]:
     """A line about a cluster, as kubectl prints it."""
-    from knfleet.api.cluster import AVAILABLE, JOINED
-    from knfleet.api.standard import find
+    from knfleet.api.cluster.managedcluster import AVAILABLE, JOINED
+    from knfleet.api.conditions import find
 
     said = [find(cluster.status.conditions, type_) for type_ in (JOINED, AVAILABLE)]
     return [
@@ -117,7 +117,7 @@ def row(cluster: "ManagedCluster", now: datetime) -> list[str]:
 
 def branch(cluster: "ManagedCluster") -> list[str]:
     """The lines about a cluster in a tree."""
-    from knfleet.api.cluster import SET_LABEL
+    from knfleet.api.cluster.managedcluster import SET_LABEL
 
     cpu, memory = (cluster.status.capacity.get(name, "") for name in ("cpu", "memory"))
     version = cluster.status.version.kubernetes

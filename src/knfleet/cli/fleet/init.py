@@ -122,7 +122,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 def plan_of(options: dict[str, Any]) -> "HubPlan":
     """How the hub is to be installed, as the flags say."""
-    from knfleet.api.hub import AUTO_APPROVAL_GATE
+    from knfleet.api.operator import AUTO_APPROVAL_GATE
     from knfleet.install.deployments import HubPlan
 
     for driver in options["drivers"].split(","):
@@ -151,7 +151,7 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
 
 def label_prefixes(said: str | None) -> tuple[str, ...]:
     """The prefixes of labels that agents may set: those named, or the usual ones."""
-    from knfleet.api.cluster import AGENT_LABELS
+    from knfleet.api.cluster.managedcluster import AGENT_LABELS
 
     if said is None:
         return AGENT_LABELS
@@ -195,14 +195,14 @@ async def install(
     options: dict[str, Any],
 ) -> "Invitation":
     """Apply everything, wait if asked to, and invite clusters."""
-    from knfleet.api.hub import (
+    from knfleet.api.meta import Key
+    from knfleet.api.operator import (
         APPLIED,
         CLUSTER_MANAGER,
         CLUSTER_MANAGERS,
         HUB_REGISTRATION_DEGRADED,
         OPERATOR_NAMESPACE,
     )
-    from knfleet.api.meta import Key
     from knfleet.kube.client.verbs import Client
     from knfleet.workflows.join_token import invite
     from knfleet.workflows.object_lists import NotInTime, apply_all, available, condition_says

@@ -89,7 +89,7 @@ def install_named(
 
 def about(row: "InstallRow") -> "tuple[str, list[tuple[str, Explanation]]]":
     """How a custom resource stands, and what its reasons mean, with its names in the commands."""
-    from knfleet.api.conditions import PAUSED
+    from knfleet.api.knative.conditions import PAUSED
     from knfleet.view.reasons.catalog import NoSuchReason, filled, names_of
     from knfleet.view.reasons.catalog import explained as texts_of
 

@@ -13,7 +13,7 @@ from knfleet.release.errors import ReleaseError
 from knfleet.render.errors import RenderError
 
 if TYPE_CHECKING:
-    from knfleet.api.knative import Knative
+    from knfleet.api.knative.resources import Knative
     from knfleet.api.meta import Object
     from knfleet.render.pipeline import Rendered
 
@@ -50,7 +50,7 @@ def command(filename: str, version: str | None, directory: Path | None) -> None:
 
 def knatives(manifests: "list[Object]", name: str, version: str | None) -> "list[Knative]":
     """The custom resources in a file, with another version if one is wanted."""
-    from knfleet.api.knative import KnativeEventing, KnativeServing
+    from knfleet.api.knative.resources import KnativeEventing, KnativeServing
     from knfleet.api.schema import decode
 
     kinds = {

@@ -149,7 +149,7 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
     from knfleet.agent.registration.cluster_names import Names
     from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, Settings
     from knfleet.agent.status.cluster_status import Telling
-    from knfleet.api.hub import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
+    from knfleet.api.operator import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
 
     check_name(options["cluster"])
     if options["auth"] != "csr":
@@ -207,7 +207,7 @@ def seconds(text: str) -> float:
 
 def annotations(text: str) -> dict[str, str]:
     """Annotations as `a=b,c=d`; each gets the prefix that agents must use."""
-    from knfleet.api.cluster import AGENT_ANNOTATIONS
+    from knfleet.api.cluster.managedcluster import AGENT_ANNOTATIONS
 
     found: dict[str, str] = {}
     for pair in filter(None, text.split(",")):

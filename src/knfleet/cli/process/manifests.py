@@ -92,8 +92,8 @@ def command(crds: bool, place: str | None, output: str, **choices: Any) -> None:
 
 def crds_for(place: str) -> "list[Object]":
     """The CRDs for one kind of cluster."""
-    from knfleet.api.crd import definitions
-    from knfleet.api.fleetcrds import hub_definitions, spoke_definitions
+    from knfleet.api.crds.fleet import hub_definitions, spoke_definitions
+    from knfleet.api.crds.generator import definitions
 
     by_place = {
         "operator": definitions(),

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from knfleet.api.cluster import CLUSTERS, DELETE_NAMESPACE
+from knfleet.api.cluster.managedcluster import CLUSTERS, DELETE_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import items

@@ -7,9 +7,9 @@ from collections.abc import Generator
 import psutil
 from msgspec.structs import replace
 
-from knfleet.api.conditions import READY, TARGET_CLUSTER_RESOLVED
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
+from knfleet.api.knative.conditions import READY, TARGET_CLUSTER_RESOLVED
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
 from knfleet.dev.cluster_contents import Thing, contents

@@ -9,8 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 
 from msgspec import Struct
 
-from knfleet.api.conditions import READY
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.conditions import READY
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import items, part
 from knfleet.dev.cluster_contents import Thing, contents

@@ -8,9 +8,9 @@ agents and of accounts that may ask to join.
 
 from msgspec.structs import replace
 
-from knfleet.api.cluster import CLUSTER_NAME_LABEL, GROUP, GROUP_PREFIX
-from knfleet.api.hub import CLUSTER_MANAGER, CLUSTER_MANAGERS
+from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, GROUP, GROUP_PREFIX
 from knfleet.api.meta import Object
+from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from knfleet.hub.admission.policies import Policy, Rule, is_bootstrap
 from knfleet.hub.rights import CERTIFICATES, RBAC_GROUP, SIGNER, TOKENS_ROLE
 

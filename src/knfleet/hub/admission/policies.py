@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AGENT_ANNOTATIONS,
     AGENT_LABELS,
@@ -21,9 +21,9 @@ from knfleet.api.cluster import (
     RESERVED_PREFIX,
     SET_LABEL,
 )
-from knfleet.api.cluster import GROUP as CLUSTER_GROUP
-from knfleet.api.hub import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
+from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
 from knfleet.api.meta import Object
+from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 
 POLICY_VERSION = "admissionregistration.k8s.io/v1"
 

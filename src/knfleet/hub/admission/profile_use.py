@@ -6,7 +6,7 @@ the user of each request that writes it, needs the permission to `use` the profi
 """
 
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.hub.admission.policies import Policy, Rule
 
 REFERENCE = "object.spec.clusterProfileRef"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from knfleet.api.clusterset import (
+from knfleet.api.cluster.clusterset import (
     AUTO_UPDATE,
     BINDINGS,
     BOUND,
@@ -13,9 +13,9 @@ from knfleet.api.clusterset import (
     ManagedClusterSet,
     ManagedClusterSetBinding,
 )
+from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition, put
 from knfleet.hub.context import Parts, plain
 from knfleet.hub.informers import labels_of
 from knfleet.kube.cache.informer import Change

@@ -6,12 +6,18 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from knfleet.api.cluster import AVAILABLE, CLUSTER_NAME_LABEL, JOINED, SET_LABEL, ManagedCluster
-from knfleet.api.conditions import timestamp
+from knfleet.api.cluster.managedcluster import (
+    AVAILABLE,
+    CLUSTER_NAME_LABEL,
+    JOINED,
+    SET_LABEL,
+    ManagedCluster,
+)
+from knfleet.api.conditions import find
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, MANAGER_LABEL, PROFILES, ProfileStatus
 from knfleet.api.inventory import JOINED as PROFILE_JOINED
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
-from knfleet.api.standard import find
 from knfleet.hub.registration.lease import as_moment
 from knfleet.kube.auth.x509 import authorities
 

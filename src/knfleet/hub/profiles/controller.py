@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from knfleet.api.cluster import ManagedCluster
-from knfleet.api.clusterset import ManagedClusterSet
+from knfleet.api.cluster.clusterset import ManagedClusterSet
+from knfleet.api.cluster.managedcluster import ManagedCluster
 from knfleet.api.inventory import PROFILES, ProfileStatus
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.schema import decode

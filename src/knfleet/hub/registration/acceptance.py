@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from knfleet.api.cluster import ACCEPTED, LEASE_NAME, ManagedCluster
+from knfleet.api.cluster.managedcluster import ACCEPTED, LEASE_NAME, ManagedCluster
+from knfleet.api.conditions import find
 from knfleet.api.core import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -16,7 +17,6 @@ from knfleet.api.core import (
     SECRETS,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.api.standard import find
 from knfleet.api.work import WORKS
 from knfleet.hub.context import Parts, remove
 from knfleet.hub.registration import rbac

@@ -6,7 +6,8 @@ finalizers, default set, taints → rights or their loss → conditions → when
 from collections.abc import Iterable
 from typing import Any
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.clusterset import DEFAULT_SET, ManagedClusterSet
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     ALL_AGENTS,
     API_FINALIZER,
@@ -17,10 +18,9 @@ from knfleet.api.cluster import (
     ManagedCluster,
     MemberNamespace,
 )
-from knfleet.api.clusterset import DEFAULT_SET, ManagedClusterSet
+from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.api.standard import StandardCondition, find, put
 from knfleet.hub.context import Parts, look_at, patch_cluster, plain
 from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Registration
 from knfleet.hub.registration.deletion import Deletion

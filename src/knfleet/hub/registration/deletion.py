@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from knfleet.api.addon import ADDONS
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     API_FINALIZER,
     AVAILABLE,
@@ -22,9 +22,9 @@ from knfleet.api.cluster import (
     FORCE_DETACH,
     ManagedCluster,
 )
+from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.api.standard import StandardCondition, find, put
 from knfleet.api.work import WORKS
 from knfleet.hub.context import Parts, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Registration

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
     CLOCK_SYNCED,
@@ -21,9 +21,9 @@ from knfleet.api.cluster import (
     ManagedCluster,
     Taint,
 )
-from knfleet.api.conditions import timestamp
+from knfleet.api.conditions import StandardCondition, find, is_true
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
-from knfleet.api.standard import StandardCondition, find, is_true
 
 LEASE_STOPPED = "ManagedClusterLeaseUpdateStopped"
 HUB_TAINTS = (UNREACHABLE, UNAVAILABLE)

@@ -7,7 +7,7 @@ names of what belongs to one cluster; roles that all share begin with a word tha
 
 from datetime import datetime
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     CLUSTER_NAME_LABEL,
     CREATED_FOR,
     GROUP,

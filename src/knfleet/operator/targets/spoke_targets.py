@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.desired import Owners
 from knfleet.apply.manifest_parts import part

@@ -10,7 +10,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from knfleet.api.core import CONFIG_MAPS
-from knfleet.api.knative import Knative
+from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Key, Object
 from knfleet.apply.change_set import ChangeSet, Why
 from knfleet.apply.engine import Engine

@@ -8,7 +8,7 @@ knows better says so by an annotation, and then a tombstone remembers what to cl
 from collections.abc import Callable
 from datetime import datetime
 
-from knfleet.api.conditions import timestamp
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.change_set import ChangeSet

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from knfleet.api.knative import EventingSpec
+from knfleet.api.knative.resources import EventingSpec
 from knfleet.api.meta import Object
 from knfleet.kube.yaml import YamlError, dump_all, load
 from knfleet.render.drafts import Draft, as_map, canonical

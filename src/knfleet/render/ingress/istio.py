@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import msgspec
 
-from knfleet.api.ingress import TLS_MODES, GatewayOverride, IstioIngress, Server
-from knfleet.api.knative import ServingSpec
+from knfleet.api.knative.ingress import TLS_MODES, GatewayOverride, IstioIngress, Server
+from knfleet.api.knative.resources import ServingSpec
 from knfleet.api.meta import Object
 from knfleet.kube.yaml import YamlError, load
 from knfleet.render.drafts import Draft, as_map, in_order

@@ -1,6 +1,6 @@
 """Kourier: its gateway's Service, and where its parts look for one another."""
 
-from knfleet.api.ingress import KourierIngress
+from knfleet.api.knative.ingress import KourierIngress
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft, as_map
 from knfleet.render.errors import BadField

@@ -1,6 +1,6 @@
 """Overrides of single PodDisruptionBudgets."""
 
-from knfleet.api.overrides import BudgetOverride
+from knfleet.api.knative.overrides import BudgetOverride
 from knfleet.render.drafts import Draft
 from knfleet.render.errors import BadField
 

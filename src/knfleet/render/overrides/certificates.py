@@ -1,6 +1,6 @@
 """Certificates: those that Serving's controller trusts, and those that Eventing may ask for."""
 
-from knfleet.api.knative import CustomCerts, EventingSpec
+from knfleet.api.knative.resources import CustomCerts, EventingSpec
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft
 from knfleet.render.errors import BadField

@@ -1,6 +1,6 @@
 """Entries of ConfigMaps."""
 
-from knfleet.api.knative import KnativeSpec
+from knfleet.api.knative.resources import KnativeSpec
 from knfleet.render.drafts import Draft, merge
 
 

@@ -7,8 +7,8 @@ that are pulled for the release's own pods.
 
 import re
 
+from knfleet.api.knative.overrides import Registry
 from knfleet.api.meta import Object
-from knfleet.api.overrides import Registry
 from knfleet.render.drafts import Draft, as_map
 from knfleet.render.errors import BadField
 from knfleet.render.overrides.pod_templates import all_containers, environment, has_pods, pod_spec

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from knfleet.api.knative.overrides import ContainerProbe
 from knfleet.api.meta import Object
-from knfleet.api.overrides import ContainerProbe
 
 
 def override_probes(container: Object, field: str, overrides: list[ContainerProbe]) -> None:

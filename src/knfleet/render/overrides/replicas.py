@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from knfleet.api.overrides import WorkloadOverride
+from knfleet.api.knative.overrides import WorkloadOverride
 from knfleet.render.drafts import Draft, as_map
 
 AUTOSCALED = frozenset(

@@ -1,6 +1,6 @@
 """Overrides of single Services."""
 
-from knfleet.api.overrides import ServiceOverride
+from knfleet.api.knative.overrides import ServiceOverride
 from knfleet.render.drafts import Draft, merge
 
 

@@ -1,7 +1,7 @@
 """Overrides of single workloads: placement, resources, environment, probes."""
 
+from knfleet.api.knative.overrides import ContainerEnv, ContainerResources, WorkloadOverride
 from knfleet.api.meta import Object
-from knfleet.api.overrides import ContainerEnv, ContainerResources, WorkloadOverride
 from knfleet.render.drafts import Draft, as_map, canonical, in_order, merge
 from knfleet.render.overrides.pod_templates import TEMPLATES, containers, pod_spec, put_env
 from knfleet.render.overrides.probes import override_probes

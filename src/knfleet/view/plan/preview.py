@@ -10,7 +10,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.api.knative import Knative
+from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.apply.applyset import ApplySet

@@ -1,6 +1,6 @@
 """How clusters stand: ManagedClusters, their profiles, requests and sets."""
 
-from knfleet.api.cluster import AVAILABLE as AVAILABLE_TYPE
+from knfleet.api.cluster.managedcluster import AVAILABLE as AVAILABLE_TYPE
 from knfleet.view.reasons.explanation import AGENT_LOG, DOCTOR, DOCTOR_BOTH, Explanation, step
 
 AVAILABLE = (

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.cache.informer import Change, Informer
 from knfleet.kube.errors import Forbidden, KubeError, NotFound

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from knfleet.api.conditions import timestamp
 from knfleet.api.core import EVENTS
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_parts import part
 from knfleet.kube.client.verbs import Client

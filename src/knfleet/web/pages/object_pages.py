@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from msgspec import UNSET, Struct
 
-from knfleet.api.conditions import timestamp
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.view.differences import FieldChange

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Resource
 
 Name = Literal["overview", "versions", "cluster", "install"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.release.errors import NotEligible
 from knfleet.release.upgrade_path import check_migration
 from knfleet.release.version import Version, newest_first, parse

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from knfleet.api.cluster import CLUSTERS
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS
 from knfleet.kube.client.verbs import Client

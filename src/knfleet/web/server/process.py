@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from knfleet.api.core import NAMESPACES
-from knfleet.api.knative import EVENTINGS, SERVINGS
+from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.hub.main import Hub, HubSettings

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
 from knfleet.agent.registration.cluster_names import Names
-from knfleet.api.cluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
+from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.auth.x509 import fingerprint
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     ALLOW_REREGISTRATION,
     AUTO_ACCEPTED,
@@ -13,8 +13,8 @@ from knfleet.api.cluster import (
     REGISTER_GROUP,
     ManagedCluster,
 )
-from knfleet.api.conditions import timestamp
 from knfleet.api.core import LEASES
+from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.texts import bounded
 from knfleet.hub.context import Parts, patch_cluster

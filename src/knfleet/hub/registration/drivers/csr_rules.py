@@ -14,7 +14,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
-from knfleet.api.cluster import (
+from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     ALL_AGENTS,
     ALLOW_REREGISTRATION,

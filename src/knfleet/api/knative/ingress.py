@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Struct, field
 
-from knfleet.api.overrides import Labels
+from knfleet.api.knative.overrides import Labels
 from knfleet.api.schema import Int32, Port, doc
 
 TLS_MODES = ["PASSTHROUGH", "SIMPLE", "MUTUAL", "AUTO_PASSTHROUGH", "ISTIO_MUTUAL"]

@@ -4,11 +4,11 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from knfleet.api.cluster import NAME_PATTERN, ClientConfig
+from knfleet.api.cluster.managedcluster import NAME_PATTERN, ClientConfig
+from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Resource
 from knfleet.api.pod import Quantity, TolerationObject
 from knfleet.api.schema import Count, Free, ObjectMeta, doc
-from knfleet.api.standard import BY_TYPE, StandardCondition
 
 GROUP = "operator.open-cluster-management.io"
 CLUSTER_MANAGERS = Resource(GROUP, "v1", "ClusterManager", "clustermanagers", namespaced=False)

@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Resource
 from knfleet.api.schema import Int32, IntOrString, ObjectMeta, doc
-from knfleet.api.standard import BY_TYPE, StandardCondition
 
 GROUP = "cluster.open-cluster-management.io"
 

@@ -4,10 +4,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from knfleet.api.conditions import Condition
-from knfleet.api.ingress import ISTIO_ASSUMED, Ingress
-from knfleet.api.meta import Key, Resource
-from knfleet.api.overrides import (
+from knfleet.api.knative.conditions import Condition
+from knfleet.api.knative.ingress import ISTIO_ASSUMED, Ingress
+from knfleet.api.knative.overrides import (
     BudgetOverride,
     ClusterProfileRef,
     ContainerResources,
@@ -18,6 +17,7 @@ from knfleet.api.overrides import (
     ServiceOverride,
     WorkloadOverride,
 )
+from knfleet.api.meta import Key, Resource
 from knfleet.api.schema import ObjectMeta, doc
 
 GROUP = "operator.knative.dev"

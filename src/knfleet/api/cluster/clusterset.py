@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct
 
-from knfleet.api.cluster import GROUP, NAME_PATTERN, SET_LABEL
+from knfleet.api.cluster.managedcluster import GROUP, NAME_PATTERN, SET_LABEL
+from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Key, Resource
 from knfleet.api.schema import ObjectMeta, doc
-from knfleet.api.standard import BY_TYPE, StandardCondition
 
 CLUSTER_SETS = Resource(
     GROUP, "v1beta2", "ManagedClusterSet", "managedclustersets", namespaced=False

@@ -1,16 +1,7 @@
 """The CustomResourceDefinitions of the fleet: those of the hub, and those of a spoke."""
 
 from knfleet.api.addon import ADDONS, ManagedClusterAddOn
-from knfleet.api.cluster import (
-    AVAILABLE,
-    CLAIMS,
-    CLUSTER_RULES,
-    CLUSTERS,
-    JOINED,
-    ClusterClaim,
-    ManagedCluster,
-)
-from knfleet.api.clusterset import (
+from knfleet.api.cluster.clusterset import (
     BINDING_RULES,
     BINDINGS,
     BOUND,
@@ -19,15 +10,24 @@ from knfleet.api.clusterset import (
     ManagedClusterSet,
     ManagedClusterSetBinding,
 )
-from knfleet.api.crd import (
+from knfleet.api.cluster.managedcluster import (
+    AVAILABLE,
+    CLAIMS,
+    CLUSTER_RULES,
+    CLUSTERS,
+    JOINED,
+    ClusterClaim,
+    ManagedCluster,
+)
+from knfleet.api.crds.generator import (
     AGE,
     Column,
     Definition,
     condition,
     custom_resource_definition,
 )
-from knfleet.api.hub import CLUSTER_MANAGERS, KLUSTERLETS, ClusterManager, Klusterlet
 from knfleet.api.meta import Object
+from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS, ClusterManager, Klusterlet
 from knfleet.api.work import APPLIED_WORKS, WORKS, AppliedManifestWork, ManifestWork
 
 CLUSTER_COLUMNS = (

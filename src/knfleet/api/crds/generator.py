@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
+from knfleet.api.crds.structural import RULES, Schema, type_schema
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES, ClusterProfile
-from knfleet.api.knative import (
+from knfleet.api.knative.resources import (
     EVENTINGS,
     SERVINGS,
     TARGET_RULES,
@@ -11,7 +12,6 @@ from knfleet.api.knative import (
     KnativeServing,
 )
 from knfleet.api.meta import Object, Resource
-from knfleet.api.structural import RULES, Schema, type_schema
 
 
 class Column(Struct, frozen=True):

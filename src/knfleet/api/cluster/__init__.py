@@ -1,0 +1,1 @@
+"""Kinds of `cluster.open-cluster-management.io`: ManagedCluster, its sets and claims."""

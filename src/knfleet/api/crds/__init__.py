@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions, generated from the types of this package."""

@@ -1,0 +1,1 @@
+"""KnativeServing and KnativeEventing: resources, overrides, ingress, conditions."""
