@@ -1,1 +1,1 @@
-"""Typed resources, names and conditions: what the other rooms talk about."""
+"""Typed resources, names and conditions, shared by all other packages."""

@@ -1,8 +1,8 @@
 """What typed resources are written with: descriptions, open parts, and decoding.
 
-The structs of this room are read in two ways: to decode what an API server stores, and to generate
-the CRDs that make it store that. An empty default (`""`, `{}`, `[]`, `None`) means the same as an
-absent field, so a CRD carries no default for it.
+The structs of this package are read in two ways: to decode what an API server stores, and to
+generate the CRDs that make it store that. An empty default (`""`, `{}`, `[]`, `None`) means the
+same as an absent field, so a CRD carries no default for it.
 """
 
 from typing import Annotated, Any, TypeVar, cast

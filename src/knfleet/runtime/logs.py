@@ -43,7 +43,7 @@ class LazyLogger:
 
 
 log = cast("FilteringBoundLogger", LazyLogger())
-"""What the runtime and all rooms above it log with."""
+"""What the runtime and all packages above it log with."""
 
 
 @contextmanager

@@ -31,15 +31,15 @@ WRITERS = (
     "dev/manual_profiles.py",
     "web/pages/actions.py",
 )
-"""The rooms that write conditions and Events."""
+"""Packages that write conditions and Events."""
 CAMEL = re.compile(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*(,[A-Z][A-Za-z]+)*")
 OTHER_WORDS = """
 True False Unknown
-Append AppendIfNotExists Replace Ignore Never IfNotPresent Recreate Background Enable Disable
+Allow Append AppendIfNotExists Replace Ignore Never IfNotPresent Recreate Background Enable Disable
 Default Hosted Singleton SingletonHosted BestEffort ResourceRequirement Opaque
 Approved Denied Failed Established Fail Deny Forbidden Running NoSelect Update
 ExclusiveClusterSetLabel LabelSelector GaugeMetricFamily Held Config Normal Warning Info
-Binding CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap Deployment
+Binding CertificateSigningRequest Exists ClusterRole ClusterRoleBinding ConfigMap Deployment
 CustomResourceDefinition Group Klusterlet Lease ManagedCluster ManagedClusterSetBinding
 Namespace Role RoleBinding Secret SelfSubjectAccessReview SelfSubjectReview
 SelfSubjectRulesReview ServiceAccount SubjectAccessReview TokenRequest User
@@ -64,8 +64,10 @@ def written() -> set[str]:
     """Every reason that our code can write."""
     paths = [
         path
-        for room in WRITERS
-        for path in ([SOURCES / room] if room.endswith(".py") else (SOURCES / room).rglob("*.py"))
+        for package in WRITERS
+        for path in (
+            [SOURCES / package] if package.endswith(".py") else (SOURCES / package).rglob("*.py")
+        )
     ]
     found = {word for path in paths for word in words_of(path)} - set(OTHER_WORDS.split())
     # Taken over from a cluster whose agent gave no reason: the name of the condition's type.
