@@ -9,22 +9,22 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from knfleet.agent.access.access_token import Handover
-from knfleet.agent.hub_session import Seat
-from knfleet.agent.registration.credential_store import Keeper
+from knfleet.agent.access.access_token import AccessTokenController
+from knfleet.agent.hub_session import HubSession
+from knfleet.agent.registration.credential_store import CredentialStore
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.renewal import Renewal
+from knfleet.agent.registration.renewal import CertificateController
 from knfleet.agent.status.cluster_status import is_accepted
-from knfleet.agent.status.heartbeat import Heartbeat
-from knfleet.agent.status.klusterlet import CONNECTED, WAITING, Connection
-from knfleet.agent.status.managed_namespaces import MemberNamespaces
-from knfleet.agent.status.reporter import Reporter
+from knfleet.agent.status.heartbeat import HeartbeatController
+from knfleet.agent.status.klusterlet import CONNECTED, WAITING, HubConnectionStatus
+from knfleet.agent.status.managed_namespaces import ManagedNamespaceController
+from knfleet.agent.status.reporter import ClusterStatusController
 from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.apply.manifest_parts import items, part
-from knfleet.kube.cache.informer import Change
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile
 from knfleet.runtime.logs import log
@@ -38,26 +38,26 @@ LOST_SECONDS = 20.0
 """How long the hub may say that we may not look before we believe it."""
 PROMPT = ControllerOptions(queue=QueueOptions(backoff=Backoff(0.1, 10)), deadline_seconds=180)
 
-STRANGER = "stranger"
+CERTIFICATE_REJECTED = "stranger"
 """The hub does not take our certificate."""
 
-Say = Callable[[Connection], None]
+ReportConnection = Callable[[HubConnectionStatus], None]
 
 
-class Sitting:
+class SessionControllers:
     """Everything that the agent does for one seat."""
 
-    def __init__(self, seat: Seat, keeper: Keeper, say: Say) -> None:
+    def __init__(self, seat: HubSession, keeper: CredentialStore, say: ReportConnection) -> None:
         self.seat = seat
         self.say = say
-        self.reporter = Reporter(seat)
-        self.handover = Handover(seat)
-        self.renewal = Renewal(seat, keeper)
+        self.reporter = ClusterStatusController(seat)
+        self.handover = AccessTokenController(seat)
+        self.renewal = CertificateController(seat, keeper)
         self.reporting = self.controller("report", self.reporter.reconcile)
-        self.beating = self.controller("heartbeat", Heartbeat(seat).reconcile)
+        self.beating = self.controller("heartbeat", HeartbeatController(seat).reconcile)
         self.handing = self.controller("handover", self.handover.reconcile)
         self.renewing = self.controller("certificate", self.renewal.reconcile)
-        self.naming = self.controller("namespaces", MemberNamespaces(seat).reconcile)
+        self.naming = self.controller("namespaces", ManagedNamespaceController(seat).reconcile)
         self.renewal.changed = lambda: self.wake(self.reporting)
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
@@ -103,7 +103,7 @@ class Sitting:
         self.handover.secret.on_change(lambda _: self.wake(self.handing))
         self.renewal.secret.on_change(lambda _: self.wake(self.renewing))
 
-    def cluster_changed(self, change: Change) -> None:
+    def cluster_changed(self, change: StoreChange) -> None:
         """The hub, or we ourselves, changed the ManagedCluster."""
         if change.new is None:
             self.seat.leave("the ManagedCluster was deleted")
@@ -112,12 +112,12 @@ class Sitting:
         accepted = cluster is not None and is_accepted(cluster)
         self.say(CONNECTED if accepted else WAITING)
         self.wake(self.reporting)
-        if spoken(change.old) != spoken(change.new):
+        if relevant_state(change.old) != relevant_state(change.new):
             self.wake(self.beating, self.handing, self.renewing)
         if namespaces(change.old) != namespaces(change.new):
             self.wake(self.naming)
 
-    def spoke_changed(self, change: Change) -> None:
+    def spoke_changed(self, change: StoreChange) -> None:
         """Something that is reported changed on the spoke."""
         if without_version(change.old) != without_version(change.new):
             self.wake(self.reporting)
@@ -141,7 +141,7 @@ class Sitting:
             await asyncio.sleep(1)
             failing = self.seat.own.failing
             if isinstance(failing, Unauthorized):
-                self.seat.leave(STRANGER)
+                self.seat.leave(CERTIFICATE_REJECTED)
             elif isinstance(failing, Forbidden | NotFound):
                 since = since or clock()
                 if clock() - since > LOST_SECONDS:
@@ -150,10 +150,12 @@ class Sitting:
                 since = None
                 if failing is not None:
                     reason = "BootstrapSecretFunctional,HubKubeConfigError"
-                    self.say(Connection("True", reason, f"The hub does not answer: {failing}"))
+                    self.say(
+                        HubConnectionStatus("True", reason, f"The hub does not answer: {failing}")
+                    )
 
 
-def spoken(manifest: Object | None) -> object:
+def relevant_state(manifest: Object | None) -> object:
     """What of a ManagedCluster concerns the agent beyond the words in its status."""
     if manifest is None:
         return None
@@ -173,7 +175,7 @@ def without_version(manifest: Object | None) -> Object:
     return {name: value for name, value in (manifest or {}).items() if name != "metadata"}
 
 
-async def admitted(seat: Seat) -> str:
+async def wait_for_acceptance(seat: HubSession) -> str:
     """Wait until the hub lets the cluster see itself; why it does not, if it is not to be."""
     pause, most = ASK_SECONDS
     ends = asyncio.get_running_loop().time() + ASKED_OFTEN
@@ -181,7 +183,7 @@ async def admitted(seat: Seat) -> str:
         try:
             await seat.hub.get(CLUSTERS, seat.names.cluster)
         except Unauthorized:
-            return STRANGER
+            return CERTIFICATE_REJECTED
         except NotFound:
             return "unknown"
         except Forbidden:
@@ -196,7 +198,7 @@ async def admitted(seat: Seat) -> str:
 
 
 @asynccontextmanager
-async def taken(seat: Seat) -> AsyncGenerator[Seat]:
+async def open_session(seat: HubSession) -> AsyncGenerator[HubSession]:
     """A seat whose connections end with it."""
     try:
         yield seat

@@ -26,27 +26,27 @@ from knfleet.apply.act.writer import Deadlines, Writer
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import (
     Action,
-    Change,
     ChangeSet,
-    Denial,
-    Failure,
+    FailureKind,
+    MissingRight,
+    ObjectFailure,
+    ObjectPending,
+    ObjectResult,
     Outcome,
-    Pending,
-    Why,
 )
 from knfleet.apply.desired import (
     NO_OWNERS,
     Desired,
     DesiredSet,
     Kinds,
-    Owners,
+    OwnerReferences,
     defined_kinds,
     kind_of,
     prepare,
 )
-from knfleet.apply.observe.live_state import Ledger, Seen, Sight
+from knfleet.apply.observe.live_state import AppliedObjects, LiveState, LiveStateReader
 from knfleet.apply.observe.watches import SetWatch
-from knfleet.apply.plan.steps import Context, Plan, Step, Verdict, make_plan
+from knfleet.apply.plan.steps import ApplyPlan, ApplyStep, StepAction, StepContext, make_plan
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
@@ -66,7 +66,7 @@ class Engine:
         client: Client,
         applyset: ApplySet,
         *,
-        owners: Owners = NO_OWNERS,
+        owners: OwnerReferences = NO_OWNERS,
         watch: SetWatch | None = None,
         deadlines: Deadlines = DEADLINES,
         fresh_seconds: float = FRESH_SECONDS,
@@ -76,8 +76,8 @@ class Engine:
         self.applyset = applyset
         self.owners = owners
         self.deadlines = deadlines
-        self.ledger = Ledger(now, fresh_seconds)
-        self.sight = Sight(client, applyset, self.ledger, watch)
+        self.ledger = AppliedObjects(now, fresh_seconds)
+        self.sight = LiveStateReader(client, applyset, self.ledger, watch)
         self.parents = Parents(client, applyset)
         self.writer = Writer(client, applyset, self.ledger, deadlines)
         self.gates = Gates(client, applyset, self.sight, deadlines)
@@ -124,7 +124,7 @@ class Engine:
         except NotFound:
             return None
 
-    def reown(self, owners: Owners) -> None:
+    def reown(self, owners: OwnerReferences) -> None:
         """Give objects other owners, from the next apply on."""
         self.owners = owners
         self.prepared = None
@@ -143,7 +143,7 @@ class Engine:
             refs = [member.ref for member in members]
             await self.parents.change(lambda inventory: inventory.widened(refs))
 
-    async def plan(self, objects: Sequence[Object]) -> Plan:
+    async def plan(self, objects: Sequence[Object]) -> ApplyPlan:
         """What `apply` would do; nothing is written."""
         desired = await self.desired(objects)
         _, plan = await self.look(desired.objects.values())
@@ -155,14 +155,14 @@ class Engine:
             return {}
         return self.prepared[1].objects
 
-    def context(self, adoptable: frozenset[str] = frozenset()) -> Context:
+    def context(self, adoptable: frozenset[str] = frozenset()) -> StepContext:
         """What decisions depend on."""
         parent = self.parents.parent
         if parent is None:
-            return Context(self.applyset.id, adoptable)
-        return Context(self.applyset.id, adoptable, parent.inventory.done_jobs)
+            return StepContext(self.applyset.id, adoptable)
+        return StepContext(self.applyset.id, adoptable, parent.inventory.done_jobs)
 
-    async def look(self, wanted: Collection[Desired]) -> tuple[Seen, Plan]:
+    async def look(self, wanted: Collection[Desired]) -> tuple[LiveState, ApplyPlan]:
         """What is there of some objects, and what must be done."""
         if self.parents.parent is None:
             await self.parents.read()
@@ -176,7 +176,7 @@ class Engine:
             make_plan, part, seen.objects, context, trusted=seen.trusted
         )
 
-    async def orphaned_sets(self, seen: Seen) -> frozenset[str]:
+    async def orphaned_sets(self, seen: LiveState) -> frozenset[str]:
         """Sets of ours, found on objects, whose parent is gone."""
         ours = {each.part_of for each in seen.objects.values() if each.part_of and each.own}
         gone: set[str] = set()
@@ -224,19 +224,19 @@ class Engine:
             outcomes += await self.executor.execute(plan, desired)
         return ChangeSet.of(await self.with_rights(outcomes, desired))
 
-    def keep(self, step: Step) -> Change:
+    def keep(self, step: ApplyStep) -> ObjectResult:
         """Remember that an object is as it should be."""
         if step.observed is not None:
             self.ledger.note(step.desired.ref, step.desired.digest, step.observed.version)
-        return Change(step.desired.ref, Action.UNCHANGED)
+        return ObjectResult(step.desired.ref, Action.UNCHANGED)
 
     async def with_rights(self, outcomes: list[Outcome], desired: DesiredSet) -> list[Outcome]:
         """Failures for want of rights, completed by all rights that are missing there."""
         forbidden = {
             each.ref: desired.objects[each.ref]
             for each in outcomes
-            if isinstance(each, Failure)
-            and each.why == Why.FORBIDDEN
+            if isinstance(each, ObjectFailure)
+            and each.why == FailureKind.FORBIDDEN
             and each.ref in desired.objects
         }
         if not forbidden:
@@ -248,7 +248,7 @@ class Engine:
             return outcomes
         return [
             with_denials(each, missing[places[each.ref]])
-            if isinstance(each, Failure) and each.ref in places
+            if isinstance(each, ObjectFailure) and each.ref in places
             else each
             for each in outcomes
         ]
@@ -274,16 +274,18 @@ class Engine:
             return await self.pruner.uninstall(self.owners)
 
 
-def stopped(step: Step) -> Outcome:
+def stopped(step: ApplyStep) -> Outcome:
     """The outcome for an object that cannot be written now."""
     observed = step.observed
     assert observed is not None
-    if step.verdict == Verdict.REFUSE:
-        return Failure(step.desired.ref, Why.OTHER_SET, other_set(observed))
+    if step.verdict == StepAction.REFUSE:
+        return ObjectFailure(step.desired.ref, FailureKind.OTHER_SET, other_set(observed))
     held = f", and held by the finalizers {', '.join(observed.finalizers)}"
-    return Pending(step.desired.ref, "it is being deleted" + (held if observed.finalizers else ""))
+    return ObjectPending(
+        step.desired.ref, "it is being deleted" + (held if observed.finalizers else "")
+    )
 
 
-def with_denials(failure: Failure, denials: Iterable[Denial]) -> Failure:
+def with_denials(failure: ObjectFailure, denials: Iterable[MissingRight]) -> ObjectFailure:
     """A failure that names more rights that are missing."""
     return replace(failure, denials=tuple(sorted({*failure.denials, *denials})))

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """Somebody who is told what is going on."""
 
     def say(self, text: str) -> None:
@@ -15,7 +15,7 @@ class Progress(Protocol):
         ...
 
 
-class Silence:
+class SilentProgress:
     """Nobody listens."""
 
     def say(self, text: str) -> None:

@@ -24,16 +24,16 @@ from knfleet.api.operator import (
     is_enabled,
 )
 from knfleet.api.schema import decode
-from knfleet.hub.informers import Views
+from knfleet.hub.informers import HubInformers
 
 DRIVERS = ("csr",)
 """The ways of registration that this hub has."""
 
 
-class Installation(Struct, frozen=True):
+class HubConfiguration(Struct, frozen=True):
     """The settings of the hub."""
 
-    views: Views
+    views: HubInformers
     auto_approved_users: frozenset[str] = frozenset()
     """Those that the command line names."""
 

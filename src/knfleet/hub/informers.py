@@ -44,7 +44,7 @@ def own_name(manifest: Object) -> list[str]:
     return [manifest["metadata"]["name"]]
 
 
-class Views:
+class HubInformers:
     """The collections of the hub that the fleet consists of."""
 
     def __init__(self, client: Client) -> None:

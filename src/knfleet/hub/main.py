@@ -8,10 +8,10 @@ from knfleet.api.core import CRDS
 from knfleet.api.crds.fleet import HUB_DEFINITIONS, hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.hub.manager import Fleet, FleetOptions, join
+from knfleet.hub.manager import HubManager, HubOptions, join
 from knfleet.kube.endpoint import Connection
-from knfleet.operator.main import Once, Operator
-from knfleet.operator.settings import Settings
+from knfleet.operator.main import OneTimeTask, Operator
+from knfleet.operator.settings import OperatorSettings
 from knfleet.release.releases import Releases
 from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
@@ -20,24 +20,24 @@ from knfleet.runtime.manager import Manager
 class HubSettings(Struct, frozen=True):
     """What the hub was started with."""
 
-    operator: Settings
-    fleet: FleetOptions = FleetOptions()
+    operator: OperatorSettings
+    fleet: HubOptions = HubOptions()
 
 
-class Hub:
+class HubProcess:
     """The fleet's part of the process, which shares the operator's client and election."""
 
-    def __init__(self, operator: Operator, options: FleetOptions) -> None:
+    def __init__(self, operator: Operator, options: HubOptions) -> None:
         self.operator = operator
         self.options = options
-        self.fleet: Fleet | None = None
+        self.fleet: HubManager | None = None
         self.begun = asyncio.Event()
         """Set when the fleet's controllers have begun to watch."""
 
     def start(self) -> None:
         """Add everything to the operator's manager."""
         self.operator.health.readiness["fleet"] = self.trouble
-        self.operator.manager.add(Once(self.begin), "fleet")
+        self.operator.manager.add(OneTimeTask(self.begin), "fleet")
 
     async def begin(self) -> None:
         """Start the fleet's controllers when there is something to control."""
@@ -75,4 +75,4 @@ async def build(
     """Fill a manager with everything that a hub is."""
     operator = Operator(manager, connection, settings.operator, providers)
     await operator.start(releases)
-    Hub(operator, settings.fleet).start()
+    HubProcess(operator, settings.fleet).start()

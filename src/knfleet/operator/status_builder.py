@@ -27,7 +27,7 @@ INSTALLING, NOT_READY = ON_THEIR_WAY = ("Installing", "NotReady")
 """Reasons of conditions whose messages change often before they are True."""
 
 
-class Statement:
+class StatusBuilder:
     """A status in the making."""
 
     def __init__(self, status: KnativeStatus, generation: int, now: datetime) -> None:

@@ -17,11 +17,11 @@ from knfleet.apply.marks import PART_OF
 from knfleet.apply.observe.repair import Repair
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.operator.desired_objects import Rendering
-from knfleet.operator.installation_record import Record
-from knfleet.operator.kinds import Kind, policy_problem
+from knfleet.operator.desired_objects import RenderResult
+from knfleet.operator.installation_record import InstallationRecord
+from knfleet.operator.kinds import KnativeKind, policy_problem
 from knfleet.operator.messages import told
-from knfleet.operator.status_builder import Statement, is_progress, patch_of, same
+from knfleet.operator.status_builder import StatusBuilder, is_progress, patch_of, same
 from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
@@ -32,16 +32,18 @@ ERRORS = (INSTALL_SUCCEEDED, TARGET_CLUSTER_RESOLVED, VERSION_MIGRATION_ELIGIBLE
 """Conditions whose False is worth an Event; that pods are on their way is not."""
 
 
-class Reporter:
+class StatusWriter:
     """Writes the status and the Events of one kind."""
 
-    def __init__(self, kind: Kind, client: Client, events: Events, metrics: Metrics) -> None:
+    def __init__(self, kind: KnativeKind, client: Client, events: Events, metrics: Metrics) -> None:
         self.kind = kind
         self.client = client
         self.events = events
         self.repairs = metrics.repairs
 
-    async def report(self, record: Record, manifest: Object, said: Statement) -> float:
+    async def report(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> float:
         """Write the status if it says something new, and tell what became of it in Events.
 
         Progress waits a while after the last write; the seconds after which to report it again.
@@ -57,7 +59,9 @@ class Reporter:
         await self.write(record, manifest, after)
         return 0.0
 
-    async def write(self, record: Record, manifest: Object, after: KnativeStatus) -> None:
+    async def write(
+        self, record: InstallationRecord, manifest: Object, after: KnativeStatus
+    ) -> None:
         """Write a status, and tell what is new in it."""
         before = record.status
         # Remembered first: the watch may tell of the write before its answer is here.
@@ -97,19 +101,23 @@ class Reporter:
         self.events.normal(manifest, reason, text)
         log.info("ready", version=after, before=before)
 
-    def tell_warnings(self, record: Record, manifest: Object, rendering: Rendering) -> None:
+    def tell_warnings(
+        self, record: InstallationRecord, manifest: Object, rendering: RenderResult
+    ) -> None:
         """Tell of settings that do nothing, once each."""
         for warning in rendering.warnings:
             if record.is_news(warning):
                 self.events.warning(manifest, "SettingWithoutEffect", warning)
 
-    def tell_policy(self, record: Record, manifest: Object) -> None:
+    def tell_policy(self, record: InstallationRecord, manifest: Object) -> None:
         """Tell, once, that nobody knows what to do should the target be lost."""
         problem = policy_problem(manifest)
         if problem and record.is_news(problem):
             self.events.warning(manifest, "SettingWithoutEffect", problem)
 
-    def tell_changes(self, record: Record, manifest: Object, changes: ChangeSet) -> None:
+    def tell_changes(
+        self, record: InstallationRecord, manifest: Object, changes: ChangeSet
+    ) -> None:
         """Tell what was taken from others, once, and count the rest."""
         if changes.wrote or not changes.settled:
             log.info("applied", changes=str(changes))

@@ -20,7 +20,7 @@ LOOKS = 20
 """How often to look, at most: a machine may be so slow that its loop is always behind."""
 
 
-class Turns:
+class StartLimit:
     """Lets so many begin at once, one after the other."""
 
     def __init__(self, places: int = 0, turn_seconds: float = TURN_SECONDS) -> None:

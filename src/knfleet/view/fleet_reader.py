@@ -31,7 +31,7 @@ from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.operator.kinds import is_deleting, is_paused, profile_of, uid_of
 from knfleet.view.fleet_model import (
     ClusterRow,
-    Fleet,
+    FleetView,
     InstallRow,
     Stand,
     cluster_order,
@@ -62,7 +62,7 @@ class HubObjects(Struct, frozen=True):
     """The kinds that could not be read."""
 
 
-async def read_fleet(client: Client) -> Fleet:
+async def read_fleet(client: Client) -> FleetView:
     """The fleet of a hub, by one list for each kind.
 
     Kinds that the hub does not have count as empty, with a warning; so do those that the user may
@@ -109,7 +109,7 @@ def warning(resource: Resource, error: KubeError) -> str:
     return f"{resource} are left out: {error}"
 
 
-def fleet_of(objects: HubObjects, now: datetime) -> Fleet:
+def fleet_of(objects: HubObjects, now: datetime) -> FleetView:
     """All clusters and installations, broken ones first, then by name."""
     homes = clusters_of_profiles(objects)
     installs = [
@@ -138,7 +138,7 @@ def fleet_of(objects: HubObjects, now: datetime) -> Fleet:
         )
         for row in rows
     ]
-    return Fleet(
+    return FleetView(
         clusters=tuple(sorted(clusters, key=cluster_order)),
         installs=tuple(sorted(installs, key=install_order)),
         when=timestamp(now),

@@ -3,7 +3,7 @@
 import pytest
 
 from knfleet.agent.registration.registration import explained
-from knfleet.kube.errors import Forbidden, KubeError, Refused, TlsFailed, Unauthorized
+from knfleet.kube.errors import ConnectionRefused, Forbidden, KubeError, TlsFailed, Unauthorized
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from knfleet.kube.errors import Forbidden, KubeError, Refused, TlsFailed, Unauth
         (Unauthorized("who?"), "BootstrapSecretUnauthorized", "get one by `knfleet get token`"),
         (Forbidden("no"), "BootstrapSecretUnauthorized", "the token is not one for joining"),
         (TlsFailed("unknown CA"), "BootstrapSecretError", "join again with --ca-file"),
-        (Refused("nobody listens there"), "BootstrapSecretError", "nobody listens there"),
+        (ConnectionRefused("nobody listens there"), "BootstrapSecretError", "nobody listens there"),
     ],
 )
 def test_each_refusal_says_what_to_do(error: KubeError, reason: str, remedy: str):

@@ -7,7 +7,7 @@ import msgspec
 from knfleet.api.knative.resources import SERVINGS, KnativeStatus
 from knfleet.api.meta import Key, Object
 from knfleet.operator.controller import cause
-from knfleet.operator.installation_record import Record
+from knfleet.operator.installation_record import InstallationRecord
 from knfleet.operator.targets.targets import LONGEST_NAME, inventory_key
 from tests.unit.operator.samples import serving
 
@@ -34,7 +34,7 @@ def with_status(status: KnativeStatus) -> Object:
 
 def test_our_own_words_are_known_again() -> None:
     """Also those before the last: a watch is a little behind."""
-    record = Record(serving())
+    record = InstallationRecord(serving())
     first, second = KnativeStatus(version="1.22.0"), KnativeStatus(version="1.23.0")
     record.said += [first, second]
 
@@ -45,7 +45,7 @@ def test_our_own_words_are_known_again() -> None:
 
 def test_failures_are_retried_later_each_time_up_to_a_limit() -> None:
     """Causes often go without anybody telling."""
-    record = Record(serving())
+    record = InstallationRecord(serving())
 
     waits = [record.retry_seconds() for _ in range(40)]
 

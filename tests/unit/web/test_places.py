@@ -4,20 +4,20 @@ import pytest
 
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.web.pages.routes import Place, finds, place_of
+from knfleet.web.pages.routes import Route, finds, place_of
 
 
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("/", Place("overview")),
-        ("/versions", Place("versions")),
-        ("/cluster/c1", Place("cluster", ("c1",))),
-        ("/cluster/fleet/c1", Place("cluster", ("fleet/c1",))),
-        ("/cr/knativeserving/ns/n", Place("install", ("knativeserving", "ns", "n"))),
+        ("/", Route("overview")),
+        ("/versions", Route("versions")),
+        ("/cluster/c1", Route("cluster", ("c1",))),
+        ("/cluster/fleet/c1", Route("cluster", ("fleet/c1",))),
+        ("/cr/knativeserving/ns/n", Route("install", ("knativeserving", "ns", "n"))),
     ],
 )
-def test_an_address_is_a_page(path: str, place: Place) -> None:
+def test_an_address_is_a_page(path: str, place: Route) -> None:
     """A cluster that another manager publishes has a slash in its name."""
     assert place == place_of(path, {})
 
@@ -49,7 +49,7 @@ def test_a_part_that_is_none_is_the_first(number: str, expected: int) -> None:
 
 def test_a_search_finds_what_has_all_words() -> None:
     """In any order, in any case, in any of the texts."""
-    words = Place("overview", search=" Broken  SPOKE ").words
+    words = Route("overview", search=" Broken  SPOKE ").words
 
     assert finds(words, "spoke-1", "broken")
     assert not finds(words, "spoke-1", "fine")

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from knfleet.agent.hub_session import Seat
-from knfleet.agent.registration.credential_store import Keeper, held_in
+from knfleet.agent.hub_session import HubSession
+from knfleet.agent.registration.credential_store import CredentialStore, credentials_in
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.drivers.csr import Issued
-from knfleet.agent.registration.identity import Held, certificate_problem
+from knfleet.agent.registration.drivers.csr import IssuedCertificate
+from knfleet.agent.registration.identity import HubCredentials, certificate_problem
 from knfleet.agent.registration.registration import answered, request
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED
@@ -23,7 +23,7 @@ from knfleet.api.conditions import StandardCondition
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Request
 from knfleet.kube.cache.informer import Informer
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 300.0
@@ -32,10 +32,10 @@ ANSWER_SECONDS = 120.0
 """How long a renewal may take before it counts as failed."""
 
 
-class Renewal:
+class CertificateController:
     """Renews the certificate of a seat."""
 
-    def __init__(self, seat: Seat, keeper: Keeper) -> None:
+    def __init__(self, seat: HubSession, keeper: CredentialStore) -> None:
         self.seat = seat
         self.keeper = keeper
         self.chance = random.random()  # noqa: S311 - not a secret
@@ -45,22 +45,22 @@ class Renewal:
         self.changed: Callable[[], None] = lambda: None
         """Called when the cluster's conditions have something new to tell."""
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Put right what is kept, and renew what is due."""
         await self.put_right()
         certificate = csr.read(self.seat.identity.held.certificate)
         now = datetime.now(UTC)
         if certificate is None or certificate.ends <= now:
             self.seat.leave("the certificate has ended")
-            return Again.never()
+            return Result.never()
         due = (certificate.renew_at(self.chance) - now).total_seconds()
         if due > 0:
-            return Again.after(min(due, LOOK_SECONDS))
+            return Result.after(min(due, LOOK_SECONDS))
         cluster = self.seat.cluster()
         if cluster is not None and is_accepted(cluster):
             await self.renew()
-            return Again.now()
-        return Again.after(min(LOOK_SECONDS, (certificate.ends - now).total_seconds()))
+            return Result.now()
+        return Result.after(min(LOOK_SECONDS, (certificate.ends - now).total_seconds()))
 
     async def put_right(self) -> None:
         """Take over a usable identity that somebody put in place; undo anything else."""
@@ -68,7 +68,7 @@ class Renewal:
             return
         held = self.seat.identity.held
         found = self.secret.get(self.keeper.key)
-        kept = Held() if found is None else held_in(found)
+        kept = HubCredentials() if found is None else credentials_in(found)
         if kept == held:
             self.keeper.mirror(held)
         elif not certificate_problem(kept, self.seat.names, datetime.now(UTC)):
@@ -78,7 +78,7 @@ class Renewal:
             log.warning("put the hub kubeconfig back in place", secret=str(self.keeper.key))
             await self.keeper.save(held)
 
-    async def hold(self, held: Held) -> None:
+    async def hold(self, held: HubCredentials) -> None:
         """Be this from now on."""
         await self.keeper.save(held)
         self.seat.identity.held = held
@@ -93,7 +93,7 @@ class Renewal:
                 answer = await self.answer(name) if name else None
         except TimeoutError:
             answer = None
-        if not isinstance(answer, Issued):
+        if not isinstance(answer, IssuedCertificate):
             why = answer.why if answer else f"no answer to the request in {ANSWER_SECONDS:.0f} s"
             self.tell("False", "ClientCertificateUpdateFailed", f"not renewed: {why}")
             raise RenewalFailed(why)
@@ -106,7 +106,7 @@ class Renewal:
             message = f"client certificate rotated, valid {validity}"
             self.tell("True", "ClientCertificateUpdated", message)
 
-    def answer(self, name: str) -> Awaitable[csr.Issued | csr.Refused]:
+    def answer(self, name: str) -> Awaitable[csr.IssuedCertificate | csr.RequestRefused]:
         """What became of a request."""
 
         def say(_reason: str, message: str) -> None:

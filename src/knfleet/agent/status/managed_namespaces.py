@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from knfleet.agent.hub_session import Seat
+from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
 from knfleet.api.conditions import StandardCondition, put
@@ -18,7 +18,7 @@ from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 MANAGER = "knfleet-agent-namespaces"
@@ -67,18 +67,18 @@ def patch_of(cluster: ManagedCluster, problems: Mapping[str, str], now: datetime
     }
 
 
-class MemberNamespaces:
+class ManagedNamespaceController:
     """Makes the namespaces, and tells how they stand."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: HubSession) -> None:
         self.seat = seat
         self.label = hub_label(seat.place.endpoint.server)
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Have the namespaces there that are wanted, and let go of the others."""
         cluster = self.seat.cluster()
         if cluster is None or not is_accepted(cluster):
-            return Again.never()
+            return Result.never()
         wanted = {each.name for each in cluster.status.managed_namespaces}
         problems = {name: await self.make(name) for name in sorted(wanted)}
         await self.let_go(wanted)
@@ -88,8 +88,8 @@ class MemberNamespaces:
             try:
                 await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
-                return Again.after(0.1)
-        return Again.after(RETRY_SECONDS if any(problems.values()) else LOOK_SECONDS)
+                return Result.after(0.1)
+        return Result.after(RETRY_SECONDS if any(problems.values()) else LOOK_SECONDS)
 
     async def make(self, name: str) -> str:
         """Have one namespace there; why it is not, if so."""

@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime
 
-from knfleet.agent.hub_session import Seat
-from knfleet.agent.status.cluster_status import Facts, is_accepted, is_clock_off, patch_of
+from knfleet.agent.hub_session import HubSession
+from knfleet.agent.status.cluster_status import ClusterFacts, is_accepted, is_clock_off, patch_of
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CLAIMS,
@@ -20,7 +20,7 @@ from knfleet.apply.manifest_parts import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 TRIES = 4
@@ -29,10 +29,10 @@ TRY_SECONDS = 5.0
 PROBE_SECONDS = 5.0
 
 
-class Reporter:
+class ClusterStatusController:
     """Writes the parts of the ManagedCluster's status that are the agent's."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: HubSession) -> None:
         self.seat = seat
         self.nodes = Informer(seat.spoke, NODES, trim=sizes)
         self.claims = Informer(seat.spoke, CLAIMS, trim=claim)
@@ -46,11 +46,11 @@ class Reporter:
         claims = [self.claims] if settings.has_claims else []
         return [self.nodes, *claims, *([self.properties] if settings.has_properties else [])]
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Look at the cluster, and write what is not said yet."""
         cluster = self.seat.cluster()
         if cluster is None or not is_accepted(cluster):
-            return Again.never()
+            return Result.never()
         self.tell_clock(off=is_clock_off(cluster))
         facts = await self.look()
         cluster = self.seat.cluster() or cluster
@@ -66,9 +66,9 @@ class Reporter:
             try:
                 written = await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
-                return Again.after(0.1)
+                return Result.after(0.1)
             self.announce(cluster, decode(written, ManagedCluster))
-        return Again.after(self.seat.settings.health_seconds)
+        return Result.after(self.seat.settings.health_seconds)
 
     def announce(self, old: ManagedCluster, new: ManagedCluster) -> None:
         """Tell by an Event when the cluster became available, or is not any more."""
@@ -89,14 +89,14 @@ class Reporter:
             )
         self.told_clock = off
 
-    async def look(self) -> Facts:
+    async def look(self) -> ClusterFacts:
         """What is seen of the cluster now."""
         problem = await self.trouble()
         if problem:
-            return Facts(problem=problem)
+            return ClusterFacts(problem=problem)
         for informer in self.watched:
             await settled(informer)
-        return Facts(
+        return ClusterFacts(
             version=await self.seat.spoke.version(),
             nodes=tuple(self.nodes.items()),
             claims=tuple(self.claims.items()),

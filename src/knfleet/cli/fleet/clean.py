@@ -26,15 +26,15 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     All clusters must have left before.
     """
     from knfleet.cli.fleet.init import objects_of
-    from knfleet.install.deployments import HubPlan
-    from knfleet.workflows.detach import Attached, Leave, clean
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.install.deployments import HubInstall
+    from knfleet.workflows.detach import DetachOptions, StillAttached, clean
+    from knfleet.workflows.object_lists import WaitTimeout
 
-    leave = Leave(dry_run=options["dry_run"], seconds=float(options["timeout"]))
+    leave = DetachOptions(dry_run=options["dry_run"], seconds=float(options["timeout"]))
     connection = connection_of(kubeconfig, context)
     objects = [
         each
-        for each in objects_of(HubPlan(image="", check_profile_use=True), connection)
+        for each in objects_of(HubInstall(image="", check_profile_use=True), connection)
         if options["purge_operator"] or each["kind"] != "CustomResourceDefinition"
     ]
 
@@ -44,7 +44,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     try:
         removed = on_cluster(connection, work)
-    except (Attached, NotInTime) as error:
+    except (StillAttached, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error
     if leave.dry_run:
         click.echo("\n".join(removed))

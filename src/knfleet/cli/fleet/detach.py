@@ -30,8 +30,8 @@ def command(
     for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
     """
     from knfleet.api.cluster.managedcluster import CLUSTERS
-    from knfleet.workflows.detach import Attached, detach
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.workflows.detach import StillAttached, detach
+    from knfleet.workflows.object_lists import WaitTimeout
 
     async def work(client: "Client") -> None:
         for name in names:
@@ -44,5 +44,5 @@ def command(
 
     try:
         on_cluster(connection_of(kubeconfig, context), work)
-    except (Attached, NotInTime) as error:
+    except (StillAttached, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error

@@ -14,7 +14,7 @@ from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
     from knfleet.kube.endpoint import Connection
-    from knfleet.workflows.diagnosis import Seen
+    from knfleet.workflows.diagnosis import DiagnosisInput
 
 
 @click.command()
@@ -52,7 +52,9 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
         raise SystemExit(1)
 
 
-async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "tuple[Seen, str]":
+async def look(
+    hub: "Connection", spoke: "Connection | None", cluster: str
+) -> "tuple[DiagnosisInput, str]":
     """Look at a cluster from both sides; of one that there is not, which may have been meant."""
     from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.kube.client.verbs import Client

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, cluster: str, **options: Any) -> None:
     """Take the agent off a cluster, with all that came with it."""
-    from knfleet.workflows.detach import Attached, Leave, unjoin
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.workflows.detach import DetachOptions, StillAttached, unjoin
+    from knfleet.workflows.object_lists import WaitTimeout
 
-    leave = Leave(
+    leave = DetachOptions(
         purge=options["purge_operator"],
         force=options["force"],
         dry_run=options["dry_run"],
@@ -39,7 +39,7 @@ def command(context: str | None, kubeconfig: Path | None, cluster: str, **option
 
     try:
         removed = on_cluster(connection_of(kubeconfig, context), work)
-    except (Attached, NotInTime) as error:
+    except (StillAttached, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error
     if leave.dry_run:
         click.echo("\n".join(removed))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from knfleet.clusters.provider_file import ProviderFile
     from knfleet.kube.client.verbs import Client
     from knfleet.view.chain import Chain
-    from knfleet.view.fleet_model import Fleet, InstallRow
+    from knfleet.view.fleet_model import FleetView, InstallRow
     from knfleet.view.fleet_reader import HubObjects
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -67,9 +67,11 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet status --watch
     knfleet status knative-serving/edge-1
     """
-    from knfleet.kube.client.verbs import Client, Options
+    from knfleet.kube.client.verbs import Client, ClientOptions
 
-    behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
+    behaviour = ClientOptions(
+        deadline_seconds=min(options["timeout"], ClientOptions().deadline_seconds)
+    )
     providers = None
     if name:
         from knfleet.view.target_access import providers_for
@@ -79,7 +81,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
 
     async def run() -> None:
         async with Client(connection, behaviour) as client:
-            view = View(client, name or "", options["output"], providers)
+            view = StatusView(client, name or "", options["output"], providers)
             await (view.follow() if options["watch"] else view.once())
 
     if not options["watch"]:
@@ -89,7 +91,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
         asyncio.run(run())
 
 
-class View:
+class StatusView:
     """What one call of the command shows."""
 
     def __init__(
@@ -99,7 +101,7 @@ class View:
         self.name = name
         self.output = output
         self.providers = providers
-        self.before: Fleet | None = None
+        self.before: FleetView | None = None
         self.shown = ""
         self.opened: tuple[Chain, Chain] | None = None
         """The last chain as the hub told it, and as it was when it was opened."""
@@ -135,7 +137,7 @@ class View:
             return
         await self.show_named(objects, fleet, now, is_live=is_live)
 
-    def print_fleet(self, fleet: "Fleet", now: datetime, *, is_live: bool) -> None:
+    def print_fleet(self, fleet: "FleetView", now: datetime, *, is_live: bool) -> None:
         """The whole fleet."""
         from knfleet.cli.knative.status_text import fleet_text, name_of, news
         from knfleet.view.fleet_reader import KINDS
@@ -157,7 +159,7 @@ class View:
             self.emit(fleet_text(fleet, now, wide=wide, lines=lines), is_live=is_live)
 
     async def show_named(
-        self, objects: "HubObjects", fleet: "Fleet", now: datetime, *, is_live: bool
+        self, objects: "HubObjects", fleet: "FleetView", now: datetime, *, is_live: bool
     ) -> None:
         """One cluster, or the chain of one installation."""
         from knfleet.cli.knative.status_text import chain_text, cluster_text, name_of
@@ -178,7 +180,7 @@ class View:
         else:
             self.emit(text, is_live=is_live)
 
-    async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "Fleet") -> "Chain":
+    async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "FleetView") -> "Chain":
         """The chain of an installation, opened anew only when the hub says something new of it."""
         from knfleet.view.chain import chain_of
 

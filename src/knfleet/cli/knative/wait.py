@@ -16,7 +16,7 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.kube.client.verbs import Client
     from knfleet.view.fleet_reader import HubObjects
-    from knfleet.view.wait_goals import Goal, Waiting
+    from knfleet.view.wait_goals import WaitGoal, WaitProgress
 
 
 def goals(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -53,14 +53,14 @@ def command(
     knfleet wait --for=condition=TargetClusterResolved edge-1
     """
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.wait_goals import Goal
+    from knfleet.view.wait_goals import WaitGoal
 
     if bool(names) == options["is_all"]:
         raise click.UsageError("name what to wait for, or write --all")
-    goal = Goal.parse(options["goal"])
+    goal = WaitGoal.parse(options["goal"])
     connection = connection_of(kubeconfig, context)
 
-    async def run() -> "Waiting":
+    async def run() -> "WaitProgress":
         async with Client(connection) as client:
             with progress(quiet=options["quiet"]) as shown:
                 waiter = Waiter(client, goal, options["timeout"], shown)
@@ -80,7 +80,7 @@ class Waiter:
     def __init__(
         self,
         client: "Client",
-        goal: "Goal",
+        goal: "WaitGoal",
         seconds: float,
         shown: PlainProgress | LiveProgress | None,
     ) -> None:
@@ -92,7 +92,7 @@ class Waiter:
         self.told: set[str] = set()
         self.last = ""
 
-    async def wait(self, given: tuple[str, ...]) -> "Waiting":
+    async def wait(self, given: tuple[str, ...]) -> "WaitProgress":
         """How it ended: with everything done, or with the time over."""
         from knfleet.view.fleet_watch import following
         from knfleet.view.wait_goals import waiting
@@ -127,7 +127,7 @@ class Waiter:
             names.append(full_name(find(fleet, name)))
         return list(dict.fromkeys(names))
 
-    def tell(self, now: "Waiting") -> None:
+    def tell(self, now: "WaitProgress") -> None:
         """Say who is done since the last time, and who is waited for."""
         if self.shown is None:
             return

@@ -63,11 +63,11 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     from knfleet.cli.process.operator import start
     from knfleet.runtime import logs
     from knfleet.view.target_access import providers_for
-    from knfleet.web.server.process import Beside, build
+    from knfleet.web.server.process import StandaloneDashboard, build
     from knfleet.web.server.settings import check_free
 
     logs.configure("warning")
-    beside = Beside(
+    beside = StandaloneDashboard(
         connection=connection_of(kubeconfig, context),
         settings=settings_of(options),
         providers=providers_for(options["provider_file"], kubeconfig, context),

@@ -13,14 +13,14 @@ from knfleet.dev.demo.steps import (
     served,
     together,
 )
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.progress import Progress
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.progress import ProgressReporter
 from knfleet.kube.client.verbs import Client
 
 BOTH = (SERVING, EVENTING)
 
 
-async def show_hub(ground: Ground, releases: str, progress: Progress) -> None:
+async def show_hub(ground: DevClusters, releases: str, progress: ProgressReporter) -> None:
     """Install both components on the hub, upgrade them, remove them; nothing stays but CRDs."""
     connection = ground.connection("hub")
     async with Client(connection) as client, operator(ground, releases) as process:

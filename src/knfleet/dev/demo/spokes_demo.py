@@ -12,13 +12,13 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import READY, TARGET_CLUSTER_RESOLVED
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
-from knfleet.dev.cluster_contents import Thing, contents
+from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.dev.control_plane import API_SERVER
 from knfleet.dev.demo import steps
 from knfleet.dev.demo.hub_demo import namespace
 from knfleet.dev.demo.operator_process import operator
 from knfleet.dev.demo.steps import (
-    Wanted,
+    DemoResource,
     condition,
     install,
     nothing_left,
@@ -27,15 +27,17 @@ from knfleet.dev.demo.steps import (
     together,
     wait_for,
 )
-from knfleet.dev.dev_clusters import Ground
+from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.manual_profiles import provider_file, register
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress import ProgressReporter
 from knfleet.kube.client.verbs import Client
 
 VERSION = "1.23"
 
 
-async def show_spokes(ground: Ground, releases: str, progress: Progress, *, keep: bool) -> None:
+async def show_spokes(
+    ground: DevClusters, releases: str, progress: ProgressReporter, *, keep: bool
+) -> None:
     """Serving on the first spoke, Eventing on the second, which is frozen and thawed; then none."""
     file = provider_file(ground)
     flags = (f"--clusterprofile-provider-file={file}",)
@@ -61,7 +63,9 @@ async def show_spokes(ground: Ground, releases: str, progress: Progress, *, keep
             await hub.delete(PROFILES, Key("fleet-system", each.place))
 
 
-async def prepare(ground: Ground, hub: Client, wanted: Wanted, place: str) -> Wanted:
+async def prepare(
+    ground: DevClusters, hub: Client, wanted: DemoResource, place: str
+) -> DemoResource:
     """Register a spoke; the custom resource that is to be installed on it."""
     profile = await register(ground, hub, place)
     await home_on(ground, "hub", wanted)
@@ -70,19 +74,21 @@ async def prepare(ground: Ground, hub: Client, wanted: Wanted, place: str) -> Wa
     return replace(wanted, place=place, spec={**wanted.spec, "clusterProfileRef": reference})
 
 
-async def home_on(ground: Ground, place: str, wanted: Wanted) -> None:
+async def home_on(ground: DevClusters, place: str, wanted: DemoResource) -> None:
     """Make the namespace of a component on a cluster."""
     async with Client(ground.connection(place)) as client:
         await client.apply(NAMESPACES, namespace(wanted.key.namespace))
 
 
-async def inside(ground: Ground, place: str) -> set[Thing]:
+async def inside(ground: DevClusters, place: str) -> set[ContentsEntry]:
     """Everything that is on a cluster."""
     async with Client(ground.connection(place)) as client:
         return set(await contents(client))
 
 
-async def lose_and_find(ground: Ground, hub: Client, wanted: Wanted, progress: Progress) -> None:
+async def lose_and_find(
+    ground: DevClusters, hub: Client, wanted: DemoResource, progress: ProgressReporter
+) -> None:
     """Freeze the API server of a spoke, and show what its custom resource says; then thaw it."""
     name = f"{wanted.resource.kind} {wanted.key.name}"
     with frozen(ground, wanted.place):
@@ -98,7 +104,7 @@ async def lose_and_find(ground: Ground, hub: Client, wanted: Wanted, progress: P
 
 
 @contextlib.contextmanager
-def frozen(ground: Ground, place: str) -> Generator[None]:
+def frozen(ground: DevClusters, place: str) -> Generator[None]:
     """Stop the clock of an API server for a while."""
     process = psutil.Process(processes.recorded(ground.folder)[f"{place}.{API_SERVER}"].pid)
     process.suspend()

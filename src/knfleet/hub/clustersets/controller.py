@@ -16,11 +16,11 @@ from knfleet.api.cluster.clusterset import (
 from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.schema import decode
-from knfleet.hub.context import Parts, plain
+from knfleet.hub.context import HubContext, plain
 from knfleet.hub.informers import labels_of
-from knfleet.kube.cache.informer import Change
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 
 BUILT_IN: dict[str, Object] = {
     DEFAULT_SET: {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}},
@@ -55,10 +55,10 @@ def boundness(name: str, *, exists: bool) -> StandardCondition:
     )
 
 
-class ClusterSets:
+class ClusterSetController:
     """Reconciles ManagedClusterSets (keys without a namespace) and their bindings."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: HubContext) -> None:
         self.parts = parts
         self.client = parts.client
 
@@ -66,7 +66,7 @@ class ClusterSets:
         """The sets that must be there whatever happens."""
         yield from (Request(HUB, Key("", name)) for name in BUILT_IN)
 
-    def by_set(self, change: Change) -> Iterable[Request]:
+    def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed, and with it perhaps its bindings."""
         yield Request(HUB, change.key)
         if change.old is None or change.new is None:
@@ -74,17 +74,17 @@ class ClusterSets:
                 if manifest["spec"]["clusterSet"] == change.key.name:
                     yield Request(HUB, Key.of(manifest))
 
-    def by_binding(self, change: Change) -> Iterable[Request]:
+    def by_binding(self, change: StoreChange) -> Iterable[Request]:
         """A binding changed."""
         yield Request(HUB, change.key)
 
-    def by_cluster(self, change: Change) -> Iterable[Request]:
+    def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster came, went, or changed its labels: sets count anew."""
         old, new = (labels_of(each) if each else None for each in (change.old, change.new))
         if old != new:
             yield from (Request(HUB, key) for key in list(self.parts.views.sets.store.objects))
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Make one set or binding right."""
         try:
             if request.key.namespace:
@@ -92,8 +92,8 @@ class ClusterSets:
             else:
                 await self.select(request.key)
         except Conflict:
-            return Again.after(0.05)
-        return Again.never()
+            return Result.after(0.05)
+        return Result.never()
 
     async def select(self, key: Key) -> None:
         """Keep a built-in set as it should be, and say how many clusters a set has."""

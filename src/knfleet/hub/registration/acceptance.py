@@ -18,7 +18,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.api.work import WORKS
-from knfleet.hub.context import Parts, remove
+from knfleet.hub.context import HubContext, remove
 from knfleet.hub.registration import rbac
 from knfleet.hub.registration.rbac import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE
 from knfleet.kube.errors import Conflict, Invalid, NotFound
@@ -27,7 +27,7 @@ RESYNC_SECONDS = 300.0
 """So often is everything applied again, in case that somebody changed it."""
 
 
-class Granted(Struct, frozen=True):
+class GrantedRights(Struct, frozen=True):
     """What a cluster was last given."""
 
     uid: str
@@ -35,13 +35,13 @@ class Granted(Struct, frozen=True):
     at: float
 
 
-class Registration:
+class Acceptance:
     """Gives clusters what they may have, and takes it away again."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: HubContext) -> None:
         self.parts = parts
         self.client = parts.client
-        self.granted: dict[str, Granted] = {}
+        self.granted: dict[str, GrantedRights] = {}
         self.shared_at = float("-inf")
         self.sharing = asyncio.Lock()
         self.dropped = False
@@ -64,7 +64,7 @@ class Registration:
     async def remember(self, cluster: ManagedCluster) -> None:
         """All that a cluster should have was given to it."""
         accepted = cluster.spec.hub_accepts_client
-        self.granted[cluster.name] = Granted(cluster.metadata.uid, accepted, time.monotonic())
+        self.granted[cluster.name] = GrantedRights(cluster.metadata.uid, accepted, time.monotonic())
         await self.drop_old_roles()
 
     async def admit(self, cluster: ManagedCluster) -> None:

@@ -21,59 +21,68 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.hub.context import Parts, look_at, patch_cluster, plain
-from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Registration
-from knfleet.hub.registration.deletion import Deletion
-from knfleet.hub.registration.lease import Beat, availability, clock, same_taints, silent_in, taints
-from knfleet.kube.cache.informer import Change
+from knfleet.hub.context import HubContext, cluster_request, patch_cluster, plain
+from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Acceptance
+from knfleet.hub.registration.deletion import ClusterDeletion
+from knfleet.hub.registration.lease import (
+    LeaseObservation,
+    availability,
+    clock,
+    same_taints,
+    silent_in,
+    taints,
+)
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import ApiError, Conflict
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 
 CONFLICT_SECONDS = 0.05
 DRAIN_SECONDS = 5.0
 
 
-class Clusters:
+class ManagedClusterController:
     """Reconciles ManagedClusters."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: HubContext) -> None:
         self.parts = parts
-        self.registration = Registration(parts)
-        self.deletion = Deletion(parts, self.registration)
+        self.registration = Acceptance(parts)
+        self.deletion = ClusterDeletion(parts, self.registration)
 
-    def by_cluster(self, change: Change) -> Iterable[Request]:
+    def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed."""
-        yield look_at(change.key.name)
+        yield cluster_request(change.key.name)
 
-    def by_namespace(self, change: Change) -> Iterable[Request]:
+    def by_namespace(self, change: StoreChange) -> Iterable[Request]:
         """Something in a cluster's namespace changed."""
-        yield look_at(change.key.namespace)
+        yield cluster_request(change.key.namespace)
 
-    def by_set(self, change: Change) -> Iterable[Request]:
+    def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed: it may want namespaces on its clusters."""
         old, new = ((each or {}).get("spec") for each in (change.old, change.new))
         if old != new:
-            yield from (look_at(key.name) for key in list(self.parts.views.clusters.store.objects))
+            yield from (
+                cluster_request(key.name) for key in list(self.parts.views.clusters.store.objects)
+            )
 
-    def by_manager(self, change: Change) -> Iterable[Request]:
+    def by_manager(self, change: StoreChange) -> Iterable[Request]:
         """The settings changed: they say which finalizers clusters have."""
         yield from self.by_set(change)
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Make the hub right for one cluster."""
         name = request.key.name
         cluster = self.parts.views.cluster(name)
         if cluster is None:
             self.parts.heartbeats.forget(name)
             self.registration.forget(name)
-            return Again.never()
+            return Result.never()
         try:
             return await self.make_right(cluster)
         except Conflict:
             # The agent wrote meanwhile; what it wrote is on its way to us.
-            return Again.after(CONFLICT_SECONDS)
+            return Result.after(CONFLICT_SECONDS)
 
-    async def make_right(self, cluster: ManagedCluster) -> Again:
+    async def make_right(self, cluster: ManagedCluster) -> Result:
         """Make the hub right for one cluster in the state that we know."""
         lease = self.parts.views.leases.get(Key(cluster.name, LEASE_NAME))
         if lease is None and cluster.metadata.deleting:
@@ -98,10 +107,10 @@ class Clusters:
         if error is not None:
             raise error
         if not settled:
-            return Again.after(DRAIN_SECONDS)
-        return Again.after(self.next_look(cluster, beat))
+            return Result.after(DRAIN_SECONDS)
+        return Result.after(self.next_look(cluster, beat))
 
-    def next_look(self, cluster: ManagedCluster, beat: Beat | None) -> float:
+    def next_look(self, cluster: ManagedCluster, beat: LeaseObservation | None) -> float:
         """Seconds until the cluster may be lost, or everything is to be applied again."""
         silent = silent_in(cluster, beat, self.parts.now())
         return min(silent, RESYNC_SECONDS) if silent > 0 else RESYNC_SECONDS
@@ -129,7 +138,7 @@ class Clusters:
         return patch
 
     async def report(
-        self, cluster: ManagedCluster, beat: Beat | None, error: ApiError | None
+        self, cluster: ManagedCluster, beat: LeaseObservation | None, error: ApiError | None
     ) -> ManagedCluster:
         """Write what the hub has to say about a cluster, if that is news."""
         old = cluster.status

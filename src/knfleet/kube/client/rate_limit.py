@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Rate:
+class RateLimit:
     """So much a second after a burst of some; who must wait is served in order."""
 
     def __init__(self, per_second: float, burst: int = 1) -> None:

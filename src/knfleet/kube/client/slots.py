@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 
-class Slots:
+class ClientSlots:
     """A number of places; the last few of them only for urgent callers.
 
     A burst of ordinary calls can fill all but the reserve, so that a lease renewal or a probe never

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.cache.watch import WatchEvent
 from knfleet.kube.client import retry
-from knfleet.kube.client.options import Observer, Options
-from knfleet.kube.client.reader import Reader, Selection, query_string
-from knfleet.kube.client.responses import Listing, name_kind
+from knfleet.kube.client.options import ClientObserver, ClientOptions
+from knfleet.kube.client.reader import ListSelection, Reader, query_string
+from knfleet.kube.client.responses import ObjectList, name_kind
 
-__all__ = ["Client", "Listing", "Observer", "Options", "Selection", "WatchEvent"]
+__all__ = ["Client", "ClientObserver", "ClientOptions", "ListSelection", "ObjectList", "WatchEvent"]
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"

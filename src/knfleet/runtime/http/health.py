@@ -11,9 +11,9 @@ from functools import partial
 
 from aiohttp import web
 
-from knfleet.runtime.http.connection_limits import Limits
-from knfleet.runtime.http.listen_address import Bind
-from knfleet.runtime.http.listener import Listener
+from knfleet.runtime.http.connection_limits import ConnectionLimits
+from knfleet.runtime.http.listen_address import ListenAddress
+from knfleet.runtime.http.listener import HttpListener
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 
@@ -21,14 +21,18 @@ Check = Callable[[], str | None]
 CLOSE_SECONDS = 1.0
 
 
-class Health:
+class HealthServer:
     """A small HTTP server."""
 
     def __init__(
-        self, bind: Bind, metrics: Metrics | None = None, *, limits: Limits | None = None
+        self,
+        bind: ListenAddress,
+        metrics: Metrics | None = None,
+        *,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self.bind = bind
-        self.limits = limits or Limits()
+        self.limits = limits or ConnectionLimits()
         self.metrics = metrics
         self.health: dict[str, Check] = {}
         self.readiness: dict[str, Check] = {}
@@ -38,7 +42,7 @@ class Health:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        listener = Listener(self.app(), self.limits, CLOSE_SECONDS)
+        listener = HttpListener(self.app(), self.limits, CLOSE_SECONDS)
         try:
             host, port = self.address = await listener.open(self.bind.host, self.bind.port)
             self.listening.set()

@@ -26,10 +26,10 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.leader.lease_rules import Candidate, LostLeadership, Timing
+from knfleet.runtime.leader.lease_rules import Candidate, LeaseTiming, LostLeadership
 from knfleet.runtime.logs import log
 
-__all__ = ["Leader", "LeaderOptions", "LostLeadership", "Timing"]
+__all__ = ["Leader", "LeaderOptions", "LeaseTiming", "LostLeadership"]
 
 HURRY_SECONDS = 0.5
 """A leader that failed to renew tries again this soon."""
@@ -60,7 +60,7 @@ def own_identity() -> str:
 class LeaderOptions(Struct, frozen=True):
     """How the election is played."""
 
-    timing: Timing = Timing()
+    timing: LeaseTiming = LeaseTiming()
     clock: Callable[[], float] = uptime
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
     observe: LeaderObserver = SilentLeader()

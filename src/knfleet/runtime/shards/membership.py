@@ -1,8 +1,8 @@
-"""This process as one of several that share work; the rules are in `runtime.sharing`.
+"""This process as one of several that share work; the rules are in `runtime.shards.rules`.
 
-Whoever works on something asks `owns` before, and has `require` asked before each write. Who keeps
-something going registers a `Holder`, which is told when something is ours to begin, and lets go of
-what is another's from now on. A process that did not renew its Lease in time stops, as a leader
+A caller that works on an item asks `owns` before, and has `require` asked before each write. One
+that keeps an item running registers a `ShardHolder`, which is called when the item becomes ours and
+when it becomes another member's. A process that did not renew its Lease in time stops, as a leader
 does, even if it could renew it now: others have what was its own. It joins again as a new member.
 """
 
@@ -20,9 +20,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.leader.lease_rules import NEVER, LostLeadership, Timing, microtime
+from knfleet.runtime.leader.lease_rules import NEVER, LeaseTiming, LostLeadership, microtime
 from knfleet.runtime.logs import log
-from knfleet.runtime.shards.rules import MEMBER, TIMING, VIEW, Party, View
+from knfleet.runtime.shards.rules import MEMBER, TIMING, VIEW, ShardMembers, View
 
 HURRY_SECONDS = 0.5
 SOON_SECONDS = 0.1
@@ -33,7 +33,7 @@ class LostMembership(LostLeadership):
     """This process is no member any more, or cannot know that it still is."""
 
 
-class Holder(Protocol):
+class ShardHolder(Protocol):
     """Somebody who works on shared things."""
 
     async def let_go(self) -> None:
@@ -50,7 +50,7 @@ class MembershipOptions(Struct, frozen=True):
 
     work: str = "operator"
     """What is shared, as a label's value."""
-    timing: Timing = TIMING
+    timing: LeaseTiming = TIMING
     let_go_seconds: float = 5.0
     """How long letting go may take; a process that cannot ends, which is letting go as well."""
     clock: Callable[[], float] = uptime
@@ -71,13 +71,13 @@ class Membership:
         self.options = options
         self.clock = options.clock
         self.key = Key(namespace, f"knfleet-{options.work}-{uuid.uuid4().hex[:12]}")
-        self.party = Party(self.key.name, options.timing)
+        self.party = ShardMembers(self.key.name, options.timing)
         self.view: View = frozenset()
         """The view that was published last, or is about to be."""
         self.may_work: Callable[[], bool] = lambda: True
         """Whether the work is for members at all at this moment."""
         self.might_work = True
-        self.holders: list[Holder] = []
+        self.holders: list[ShardHolder] = []
         self.version = ""
         self.reads = 0
         """How often all Leases were read."""
@@ -86,7 +86,7 @@ class Membership:
         self.failing: KubeError | None = None
         self.told: object = None
 
-    def join(self, holder: Holder) -> None:
+    def join(self, holder: ShardHolder) -> None:
         """Have somebody told of what is ours."""
         self.holders.append(holder)
 

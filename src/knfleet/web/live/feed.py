@@ -15,12 +15,12 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
-from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.web.server.authorization import EVERYTHING, KINDS, Sight
+from knfleet.web.server.authorization import EVERYTHING, KINDS, VisibleObjects
 
 SOONEST_SECONDS = 0.1
 LATEST_SECONDS = 0.7
@@ -34,7 +34,7 @@ TROUBLE_SECONDS = 2.0
 REMEMBERED = 32
 
 
-class Feed:
+class HubFeed:
     """What is on the hub, and when it changed."""
 
     def __init__(self, *, clock: Clock = LOOP_CLOCK) -> None:
@@ -45,7 +45,7 @@ class Feed:
         """What showing the last change took, in seconds of CPU."""
         self.alarm: Timer | None = None
         self.changed = asyncio.Event()
-        self.fleets: dict[Sight, Fleet] = {}
+        self.fleets: dict[VisibleObjects, FleetView] = {}
         self.told: list[str] = []
         """The troubles that the fleets tell of."""
         self.computed = 0
@@ -57,7 +57,7 @@ class Feed:
         informer.on_change(self.take)
         self.burst()
 
-    def take(self, _change: Change) -> None:
+    def take(self, _change: StoreChange) -> None:
         """Something changed on the hub."""
         self.burst()
 
@@ -91,7 +91,7 @@ class Feed:
         finally:
             self.spent += time.thread_time() - begun
 
-    def fleet(self, sight: Sight = EVERYTHING) -> Fleet:
+    def fleet(self, sight: VisibleObjects = EVERYTHING) -> FleetView:
         """The fleet as somebody sees it, put together once for each revision."""
         if (troubles := self.troubles()) != self.told:
             self.told = troubles
@@ -111,7 +111,7 @@ class Feed:
             self.computed += 1
         return found
 
-    def seen(self, kind: Resource, sight: Sight) -> list[Object]:
+    def seen(self, kind: Resource, sight: VisibleObjects) -> list[Object]:
         """The objects of a kind that somebody sees."""
         return [
             each

@@ -8,21 +8,21 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 
 from knfleet.kube.errors import KubeError, Unauthorized
-from knfleet.web.live.channels import Live
+from knfleet.web.live.channels import LiveChannels
 from knfleet.web.live.event_stream import stream
-from knfleet.web.live.feed import Feed
+from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages import templates, views
-from knfleet.web.pages.detail import Looking, Sources
-from knfleet.web.pages.page import Page
-from knfleet.web.pages.routes import Place, place_of
-from knfleet.web.pages.views import Build, Forms
-from knfleet.web.server.authorization import Sight, sight_of
-from knfleet.web.server.sessions import STREAMS, Session, Sessions
+from knfleet.web.pages.detail import DetailSources, DetailView
+from knfleet.web.pages.page import WebPage
+from knfleet.web.pages.routes import Route, place_of
+from knfleet.web.pages.views import Build, FormContext
+from knfleet.web.server.authorization import VisibleObjects, sight_of
+from knfleet.web.server.sessions import STREAMS, WebSession, WebSessions
 from knfleet.web.server.settings import WebSettings
 
 LONGEST_SECONDS = 60.0
 """How long a stream goes on without an answer to what its viewer may see."""
-SESSION = web.RequestKey("session", Session)
+SESSION = web.RequestKey("session", WebSession)
 KEPT = "public, max-age=31536000, immutable"
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 NOT_THERE = "There is no such thing on this hub, or you may not see it."
@@ -31,14 +31,16 @@ NOT_THERE = "There is no such thing on this hub, or you may not see it."
 class Site:
     """Pages and streams."""
 
-    def __init__(self, sources: Sources, sessions: Sessions, settings: WebSettings) -> None:
+    def __init__(
+        self, sources: DetailSources, sessions: WebSessions, settings: WebSettings
+    ) -> None:
         self.sources = sources
         self.sessions = sessions
         self.settings = settings
-        self.live = Live(sources.feed)
+        self.live = LiveChannels(sources.feed)
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> HubFeed:
         """What is on the hub."""
         return self.sources.feed
 
@@ -69,7 +71,7 @@ class Site:
             raise web.HTTPNotFound(text=NOT_THERE)
         return self.answer(request, page)
 
-    def answer(self, request: web.Request, page: Page, status: int = 200) -> web.Response:
+    def answer(self, request: web.Request, page: WebPage, status: int = 200) -> web.Response:
         """A page as HTML."""
         session = request.get(SESSION)
         text = templates.draw(
@@ -85,7 +87,7 @@ class Site:
         response.enable_compression()
         return response
 
-    async def look(self, session: Session) -> None:
+    async def look(self, session: WebSession) -> None:
         """See to it that it is known what somebody may see."""
         if session.is_owner or self.age(session) < self.settings.rights_seconds:
             return
@@ -96,30 +98,30 @@ class Site:
             raise web.HTTPUnauthorized(text="Your token is not valid any more.") from None
         session.seen_at = self.sessions.clock()
 
-    def age(self, session: Session) -> float:
+    def age(self, session: WebSession) -> float:
         """For how long it has been known what somebody may see."""
         return self.sessions.clock() - session.seen_at
 
-    def looking(self, place: Place, session: Session) -> Looking | None:
+    def looking(self, place: Route, session: WebSession) -> DetailView | None:
         """What must be known beside the fleet, for pages about one installation."""
         if place.name != "install":
             return None
-        return Looking(self.sources, session, *place.installation())
+        return DetailView(self.sources, session, *place.installation())
 
-    def build(self, place: Place, session: Session, looking: Looking | None) -> Build:
+    def build(self, place: Route, session: WebSession, looking: DetailView | None) -> Build:
         """How a page is drawn, now and again."""
         if looking is not None:
-            forms = Forms(session.csrf if self.settings.actions else "")
+            forms = FormContext(session.csrf if self.settings.actions else "")
             return partial(self.install, looking, forms)
         # By value: viewers who see the same share the page, and one of them may see more later.
         return partial(self.shared, place, session.sight)
 
-    def install(self, looking: Looking, forms: Forms) -> Page | None:
+    def install(self, looking: DetailView, forms: FormContext) -> WebPage | None:
         """The page of an installation."""
         about = looking.about()
         return None if about is None else views.install(about, forms)
 
-    def shared(self, place: Place, sight: Sight) -> Page | None:
+    def shared(self, place: Route, sight: VisibleObjects) -> WebPage | None:
         """A page that is the same for all who see the same."""
         fleet = self.feed.fleet(sight)
         if place.name == "overview":
@@ -156,7 +158,9 @@ class Site:
             finally:
                 session.streams -= 1
 
-    async def may_go_on(self, session: Session, sight: Sight, looking: Looking | None) -> bool:
+    async def may_go_on(
+        self, session: WebSession, sight: VisibleObjects, looking: DetailView | None
+    ) -> bool:
         """Whether a stream still shows what its viewer may see."""
         if not self.sessions.is_open(session):
             return False
@@ -174,7 +178,7 @@ class Site:
 
 
 async def beside(
-    looking: Looking, sending: Coroutine[None, None, web.StreamResponse]
+    looking: DetailView, sending: Coroutine[None, None, web.StreamResponse]
 ) -> web.StreamResponse:
     """Keep an installation current while its page is open."""
     async with asyncio.TaskGroup() as group:
