@@ -78,7 +78,7 @@ async def running(
         fleet = join(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())
         try:
-            await asyncio.wait_for(fleet.views.synced(), 30)
+            await asyncio.wait_for(fleet.informers.synced(), 30)
             yield fleet
         finally:
             manager.stop()

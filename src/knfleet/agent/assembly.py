@@ -34,22 +34,24 @@ class AgentEnvironment(Struct, frozen=True):
     listen: ListenAddress | None = None
 
 
-async def build(manager: Manager, *, around: AgentEnvironment, settings: AgentSettings) -> None:
+async def build(
+    manager: Manager, *, environment: AgentEnvironment, settings: AgentSettings
+) -> None:
     """Fill a manager with everything that the agent is."""
-    spoke = Client(replace(around.spoke, cluster=SPOKE), FEW_AT_ONCE)
-    home = Client(replace(around.home, cluster=HOME), FEW_AT_ONCE)
+    spoke = Client(replace(environment.spoke, cluster=SPOKE), FEW_AT_ONCE)
+    home = Client(replace(environment.home, cluster=HOME), FEW_AT_ONCE)
     for client in (spoke, home):
         manager.close_last(client.close)
     source = (
-        BootstrapFile(around.bootstrap)
-        if around.bootstrap is not None
+        BootstrapFile(environment.bootstrap)
+        if environment.bootstrap is not None
         else BootstrapSecret(home, settings.namespace)
     )
     klusterlet = KlusterletController(home, settings.klusterlet)
-    keeper = CredentialStore(home, settings.namespace, around.folder)
-    agent = Agent(settings, spoke=spoke, keeper=keeper, source=source, klusterlet=klusterlet)
-    if around.listen is not None:
-        manager.add(LivenessServer(around.listen), "health")
+    store = CredentialStore(home, settings.namespace, environment.folder)
+    agent = Agent(settings, spoke=spoke, store=store, source=source, klusterlet=klusterlet)
+    if environment.listen is not None:
+        manager.add(LivenessServer(environment.listen), "health")
     manager.add(source, "bootstrap")
     manager.add(klusterlet.controller, "klusterlet")
     manager.add(agent, "agent")

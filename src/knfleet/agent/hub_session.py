@@ -22,14 +22,14 @@ FEW_AT_ONCE = ClientOptions(concurrency=6, user_agent="knfleet-agent")
 class CertificateHolder:
     """The agent's certificate as it is now: a renewed one is used without a new connection."""
 
-    def __init__(self, held: HubCredentials) -> None:
-        self.held = held
+    def __init__(self, credentials: HubCredentials) -> None:
+        self.credentials = credentials
 
     async def fetch(self) -> Credential:
         """The pair that is held now."""
         return Credential(
-            client_certificate=self.held.certificate,
-            client_key=self.held.key,
+            client_certificate=self.credentials.certificate,
+            client_key=self.credentials.key,
             expires=datetime.now(UTC) + min(REREAD, timedelta(seconds=10)),
         )
 
@@ -38,14 +38,18 @@ class HubSession:
     """The hub as the agent sees it, and what it tells the hub."""
 
     def __init__(
-        self, settings: AgentSettings, held: HubCredentials, place: HubAddress, spoke: Client
+        self,
+        settings: AgentSettings,
+        credentials: HubCredentials,
+        address: HubAddress,
+        spoke: Client,
     ) -> None:
         self.settings = settings
-        self.names = AgentNames(held.cluster, held.agent)
-        self.place = place
+        self.names = AgentNames(credentials.cluster, credentials.agent)
+        self.address = address
         self.spoke = spoke
-        self.identity = CertificateHolder(held)
-        self.hub = Client(Connection(HUB, place.endpoint, self.identity), FEW_AT_ONCE)
+        self.identity = CertificateHolder(credentials)
+        self.hub = Client(Connection(HUB, address.endpoint, self.identity), FEW_AT_ONCE)
         self.own = Informer(
             self.hub,
             CLUSTERS,

@@ -53,13 +53,13 @@ class Agent:
         settings: AgentSettings,
         *,
         spoke: Client,
-        keeper: CredentialStore,
+        store: CredentialStore,
         source: BootstrapSource,
         klusterlet: KlusterletController,
     ) -> None:
         self.settings = settings
         self.spoke = spoke
-        self.keeper = keeper
+        self.store = store
         self.source = source
         self.klusterlet = klusterlet
         self.fallback = AgentNames("", random_agent())
@@ -92,71 +92,71 @@ class Agent:
 
     async def join(self, bootstrap: Bootstrap) -> None:
         """One round: have an identity, and sit as long as it is of use."""
-        held = await self.identity()
-        names = AgentNames(held.cluster, held.agent)
-        problem = certificate_problem(held, names, datetime.now(UTC))
-        if not problem and is_moved(held, bootstrap.place):
-            held, problem = await self.at_another_place(held, bootstrap)
+        credentials = await self.identity()
+        names = AgentNames(credentials.cluster, credentials.agent)
+        problem = certificate_problem(credentials, names, datetime.now(UTC))
+        if not problem and is_moved(credentials, bootstrap.address):
+            credentials, problem = await self.at_another_place(credentials, bootstrap)
         lost, self.lost = self.lost, ""
         if not problem and lost == CERTIFICATE_REJECTED:
             problem = "the hub does not know our certificate"
         if problem:
             log.info("joining", cluster=names.cluster, agent=names.agent, why=problem)
-            self.klusterlet.say(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
+            self.klusterlet.report(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
             wanted = self.settings.registration(names)
-            held = await register(bootstrap, wanted, self.klusterlet.fail)
+            credentials = await register(bootstrap, wanted, self.klusterlet.fail)
             log.info("got a certificate", cluster=names.cluster, user=names.user)
-        await self.keeper.save(held)
-        self.lost = await self.sit(held, bootstrap)
+        await self.store.save(credentials)
+        self.lost = await self.run_session(credentials, bootstrap)
 
     async def identity(self) -> HubCredentials:
         """What is kept, with names; new names are kept at once, so that a restart knows them."""
-        kept = await self.keeper.load()
+        kept = await self.store.load()
         names = choose_names(self.settings.asked, kept, self.fallback)
-        held = replace(kept, cluster=names.cluster, agent=names.agent)
-        if held != kept:
-            await self.keeper.save(held)
-        return held
+        credentials = replace(kept, cluster=names.cluster, agent=names.agent)
+        if credentials != kept:
+            await self.store.save(credentials)
+        return credentials
 
     async def at_another_place(
-        self, held: HubCredentials, bootstrap: Bootstrap
+        self, credentials: HubCredentials, bootstrap: Bootstrap
     ) -> tuple[HubCredentials, str]:
         """The same identity at another address, and what is wrong with it there."""
-        there = replace(held, kubeconfig=hub_kubeconfig(bootstrap.place))
+        there = replace(credentials, kubeconfig=hub_kubeconfig(bootstrap.address))
         async with open_session(
-            HubSession(self.settings, there, bootstrap.place, self.spoke)
-        ) as seat:
+            HubSession(self.settings, there, bootstrap.address, self.spoke)
+        ) as session:
             try:
-                await seat.hub.get(CLUSTERS, held.cluster)
+                await session.hub.get(CLUSTERS, credentials.cluster)
             except (Unauthorized, Forbidden, NotFound) as error:
                 return (
                     there,
                     f"the hub that the bootstrap kubeconfig names does not know us: {error}",
                 )
-        log.info("the hub has moved", server=bootstrap.place.endpoint.server)
+        log.info("the hub has moved", server=bootstrap.address.endpoint.server)
         return there, ""
 
-    async def sit(self, held: HubCredentials, bootstrap: Bootstrap) -> str:
+    async def run_session(self, credentials: HubCredentials, bootstrap: Bootstrap) -> str:
         """Be a managed cluster; why that came to an end."""
         async with open_session(
-            HubSession(self.settings, held, bootstrap.place, self.spoke)
-        ) as seat:
-            why = await wait_for_acceptance(seat)
+            HubSession(self.settings, credentials, bootstrap.address, self.spoke)
+        ) as session:
+            why = await wait_for_acceptance(session)
             if not why:
-                why = await SessionControllers(seat, self.keeper, self.klusterlet.say).run()
+                why = await SessionControllers(session, self.store, self.klusterlet.report).run()
                 log.warning("no longer at the hub", why=why)
             elif why != CERTIFICATE_REJECTED:
-                self.klusterlet.say(WAITING)
-                await self.remind(bootstrap, held)
+                self.klusterlet.report(WAITING)
+                await self.remind(bootstrap, credentials)
         return why
 
-    async def remind(self, bootstrap: Bootstrap, held: HubCredentials) -> None:
+    async def remind(self, bootstrap: Bootstrap, credentials: HubCredentials) -> None:
         """See to it that the hub still knows that we want to join."""
-        wanted = self.settings.registration(AgentNames(held.cluster, held.agent))
+        wanted = self.settings.registration(AgentNames(credentials.cluster, credentials.agent))
         async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
             try:
                 await ensure_cluster(hub, wanted)
             except KubeError as error:
                 log.warning("the hub does not take us yet", error=str(error))
                 reason = "BootstrapSecretError"
-                self.klusterlet.say(HubConnectionStatus("True", reason, str(error)))
+                self.klusterlet.report(HubConnectionStatus("True", reason, str(error)))

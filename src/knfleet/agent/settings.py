@@ -28,7 +28,7 @@ class AgentSettings(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
     client_configs: tuple[Object, ...] = ()
     """Where the hub reaches the cluster, as the ManagedCluster says it."""
-    telling: ClaimFilter = ClaimFilter()
+    claim_filter: ClaimFilter = ClaimFilter()
     """Which claims the hub is told."""
     has_claims: bool = True
     """Whether ClusterClaims are told at all."""

@@ -33,14 +33,14 @@ DRIVERS = ("csr",)
 class HubConfiguration(Struct, frozen=True):
     """The settings of the hub."""
 
-    views: HubInformers
+    informers: HubInformers
     auto_approved_users: frozenset[str] = frozenset()
     """Those that the command line names."""
 
     @property
     def manager(self) -> ClusterManager:
         """The ClusterManager; an empty one when there is none."""
-        found = self.views.managers.get(Key("", CLUSTER_MANAGER))
+        found = self.informers.managers.get(Key("", CLUSTER_MANAGER))
         return ClusterManager() if found is None else decode(found, ClusterManager)
 
     @property

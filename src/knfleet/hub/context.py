@@ -29,10 +29,10 @@ class HubContext(Struct, frozen=True):
     """What the controllers of the fleet share."""
 
     client: Client
-    views: HubInformers
+    informers: HubInformers
     events: Events
-    installation: HubConfiguration
-    heartbeats: LeaseObservations
+    configuration: HubConfiguration
+    lease_observations: LeaseObservations
     now: Now = wall
 
     def warn(self, cluster: ManagedCluster, reason: str, message: str) -> None:

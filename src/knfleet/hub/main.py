@@ -60,7 +60,7 @@ class HubProcess:
         """Why the hub is of no use, if it is of none."""
         if self.fleet is None:
             return "custom resource definitions of the fleet are missing"
-        failing = self.fleet.views.failing
+        failing = self.fleet.informers.failing
         return None if failing is None else str(failing)
 
 

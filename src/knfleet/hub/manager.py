@@ -57,17 +57,17 @@ class HubManager:
         self.client = client
         self.metrics = metrics
         self.options = options
-        self.views = HubInformers(client)
+        self.informers = HubInformers(client)
         self.events = Events(client, "knfleet-hub", EventOptions(observe=metrics))
-        self.parts = HubContext(
+        self.context = HubContext(
             client,
-            self.views,
+            self.informers,
             self.events,
-            HubConfiguration(self.views, options.auto_approved_users),
+            HubConfiguration(self.informers, options.auto_approved_users),
             LeaseObservations(),
             options.now,
         )
-        self.sets = ClusterSetController(self.parts)
+        self.sets = ClusterSetController(self.context)
         self.controllers = [
             self.clusters(),
             self.requests(),
@@ -88,30 +88,30 @@ class HubManager:
 
     def clusters(self) -> Controller:
         """The controller of clusters."""
-        clusters = ManagedClusterController(self.parts)
+        clusters = ManagedClusterController(self.context)
         made = self.controller("managedcluster", clusters.reconcile)
-        made.watches(self.views.clusters.on_change, requests=clusters.by_cluster)
-        made.watches(self.views.leases.on_change, requests=clusters.by_namespace)
-        made.watches(self.views.access.on_change, requests=clusters.by_namespace)
-        made.watches(self.views.sets.on_change, requests=clusters.by_set)
-        made.watches(self.views.managers.on_change, requests=clusters.by_manager)
+        made.watches(self.informers.clusters.on_change, requests=clusters.by_cluster)
+        made.watches(self.informers.leases.on_change, requests=clusters.by_namespace)
+        made.watches(self.informers.access.on_change, requests=clusters.by_namespace)
+        made.watches(self.informers.sets.on_change, requests=clusters.by_set)
+        made.watches(self.informers.managers.on_change, requests=clusters.by_manager)
         return made
 
     def requests(self) -> Controller:
         """The controller of certificate requests."""
-        requests = CSRApprovalController(self.parts)
+        requests = CSRApprovalController(self.context)
         made = self.controller("certificaterequest", requests.reconcile)
-        made.watches(self.views.requests.on_change, requests=requests.by_request)
-        made.watches(self.views.clusters.on_change, requests=requests.by_cluster)
-        made.watches(self.views.managers.on_change, requests=requests.by_manager)
+        made.watches(self.informers.requests.on_change, requests=requests.by_request)
+        made.watches(self.informers.clusters.on_change, requests=requests.by_cluster)
+        made.watches(self.informers.managers.on_change, requests=requests.by_manager)
         return made
 
     def cluster_sets(self) -> Controller:
         """The controller of sets and bindings."""
         made = self.controller("managedclusterset", self.sets.reconcile)
-        made.watches(self.views.sets.on_change, requests=self.sets.by_set)
-        made.watches(self.views.bindings.on_change, requests=self.sets.by_binding)
-        made.watches(self.views.clusters.on_change, requests=self.sets.by_cluster)
+        made.watches(self.informers.sets.on_change, requests=self.sets.by_set)
+        made.watches(self.informers.bindings.on_change, requests=self.sets.by_binding)
+        made.watches(self.informers.clusters.on_change, requests=self.sets.by_cluster)
         for request in self.sets.built_in():
             made.queue.add(request)
         return made
@@ -119,31 +119,31 @@ class HubManager:
     def publishing(self) -> Controller:
         """The controller of profiles."""
         places = ProfileNamespaces(self.client, self.manager.lifetime)
-        publishing = ClusterProfileController(self.parts, places)
+        publishing = ClusterProfileController(self.context, places)
         made = self.controller("clusterprofile", publishing.reconcile)
-        made.watches(self.views.clusters.on_change, requests=publishing.by_cluster)
-        made.watches(self.views.access.on_change, requests=publishing.by_access)
-        made.watches(self.views.bindings.on_change, requests=publishing.by_binding)
-        made.watches(self.views.sets.on_change, requests=publishing.by_set)
-        made.watches(self.views.profiles.on_change, requests=publishing.by_profile)
+        made.watches(self.informers.clusters.on_change, requests=publishing.by_cluster)
+        made.watches(self.informers.access.on_change, requests=publishing.by_access)
+        made.watches(self.informers.bindings.on_change, requests=publishing.by_binding)
+        made.watches(self.informers.sets.on_change, requests=publishing.by_set)
+        made.watches(self.informers.profiles.on_change, requests=publishing.by_profile)
         made.watches(places.on_change, requests=publishing.by_secret)
         return made
 
     def managers(self) -> Controller:
         """The controller of the ClusterManager's status."""
         made = self.controller("clustermanager", self.say_how_it_stands)
-        made.watches(self.views.managers.on_change, requests=by_manager)
+        made.watches(self.informers.managers.on_change, requests=by_manager)
         return made
 
     async def say_how_it_stands(self, request: Request) -> Result:
         """Write what the hub says of itself."""
-        if self.views.managers.get(request.key) is None:
+        if self.informers.managers.get(request.key) is None:
             return Result.never()
-        manager = self.parts.installation.manager
-        failing = self.views.failing
+        manager = self.context.configuration.manager
+        failing = self.informers.failing
         new = list(manager.status.conditions)
         for said in conditions(manager, "" if failing is None else str(failing)):
-            new = put(new, said, self.parts.now())
+            new = put(new, said, self.context.now())
         patch = status_patch(
             manager, new, await self.own_deployment(), self.options.related_resources
         )
@@ -163,24 +163,24 @@ class HubManager:
 
     def join(self) -> None:
         """Run as a part of a process: watch always, act only while it leads."""
-        for view in self.views.all:
-            self.manager.add(view, f"{view.resource.kind} informer")
+        for informer in self.informers.all:
+            self.manager.add(informer, f"{informer.resource.kind} informer")
         self.manager.add(self.events, "fleet events")
         for controller in self.controllers:
-            made = InformedController(controller, self.views)
+            made = InformedController(controller, self.informers)
             self.manager.add(made, f"{controller.name} controller", leading=True)
 
 
 class InformedController:
     """A controller that begins when everything is known."""
 
-    def __init__(self, controller: Controller, views: HubInformers) -> None:
+    def __init__(self, controller: Controller, informers: HubInformers) -> None:
         self.controller = controller
-        self.views = views
+        self.informers = informers
 
     async def run(self) -> None:
         """Reconcile, once all watches have listed."""
-        await self.views.synced()
+        await self.informers.synced()
         await self.controller.run()
 
     def stop(self) -> None:

@@ -54,8 +54,8 @@ def issued(names: AgentNames, *, ends: datetime = NOW + timedelta(days=1)) -> Hu
             .sign(signer, hashes.SHA256())
         )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
-    place = HubAddress("hub", Endpoint("https://hub:6443"))
-    return HubCredentials(names.cluster, names.agent, hub_kubeconfig(place), key, pem)
+    address = HubAddress("hub", Endpoint("https://hub:6443"))
+    return HubCredentials(names.cluster, names.agent, hub_kubeconfig(address), key, pem)
 
 
 @pytest.mark.parametrize(
@@ -119,24 +119,30 @@ def test_a_certificate_is_renewed_when_20_to_25_percent_of_its_life_are_left():
 
 @pytest.mark.parametrize("names", [NAMES, LONG])
 def test_a_certificate_is_of_use_while_it_is_ours_and_lasts(names: AgentNames):
-    held = issued(names)
+    credentials = issued(names)
 
-    assert certificate_problem(held, names, NOW) == ""
-    assert "ended" in certificate_problem(held, names, NOW + timedelta(days=2))
-    assert "not for" in certificate_problem(held, AgentNames(names.cluster, "other"), NOW)
+    assert certificate_problem(credentials, names, NOW) == ""
+    assert "ended" in certificate_problem(credentials, names, NOW + timedelta(days=2))
+    assert "not for" in certificate_problem(credentials, AgentNames(names.cluster, "other"), NOW)
     assert "no certificate" in certificate_problem(HubCredentials("c1", "a1"), names, NOW)
-    foreign = HubCredentials("", "", b"", csr.new_key(), held.certificate)
+    foreign = HubCredentials("", "", b"", csr.new_key(), credentials.certificate)
     assert "does not belong" in certificate_problem(foreign, names, NOW)
-    broken = HubCredentials("", "", b"", held.key, b"nonsense")
+    broken = HubCredentials("", "", b"", credentials.key, b"nonsense")
     assert "cannot be read" in certificate_problem(broken, names, NOW)
 
 
 def test_what_is_kept_is_read_back_the_same_and_never_printed():
-    held = issued(NAMES)
+    credentials = issued(NAMES)
 
-    assert HubCredentials.of(held.files) == held
-    assert set(held.files) == {"cluster-name", "agent-name", "kubeconfig", "tls.key", "tls.crt"}
-    assert "PRIVATE" not in repr(held)
+    assert HubCredentials.of(credentials.files) == credentials
+    assert set(credentials.files) == {
+        "cluster-name",
+        "agent-name",
+        "kubeconfig",
+        "tls.key",
+        "tls.crt",
+    }
+    assert "PRIVATE" not in repr(credentials)
     assert set(HubCredentials("c1", "a1").files) == {"cluster-name", "agent-name"}
 
 
@@ -159,18 +165,18 @@ def test_the_hub_kubeconfig_carries_place_and_proxy_and_relative_files():
         EntryOrigin("the bootstrap Secret"),
     )
 
-    text = hub_kubeconfig(bootstrap.place).decode()
+    text = hub_kubeconfig(bootstrap.address).decode()
 
     assert "client-certificate: tls.crt" in text
     assert "default-context" in text
     assert "abc" not in text
-    held = HubCredentials(kubeconfig=text.encode())
-    assert stored_hub_address(held) == bootstrap.place
-    assert not is_moved(held, bootstrap.place)
+    credentials = HubCredentials(kubeconfig=text.encode())
+    assert stored_hub_address(credentials) == bootstrap.address
+    assert not is_moved(credentials, bootstrap.address)
     assert is_moved(
-        held, HubAddress("our-hub", Endpoint("https://hub:6444", proxy_url="http://p:1"))
+        credentials, HubAddress("our-hub", Endpoint("https://hub:6444", proxy_url="http://p:1"))
     )
-    assert is_moved(HubCredentials(), bootstrap.place)
+    assert is_moved(HubCredentials(), bootstrap.address)
 
 
 def test_a_bootstrap_secret_must_not_name_files_of_this_machine():

@@ -46,25 +46,25 @@ class AccessToken(Struct, frozen=True):
 class AccessTokenController:
     """Keeps the Secret on the hub filled."""
 
-    def __init__(self, seat: HubSession) -> None:
-        self.seat = seat
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
         self.token: AccessToken | None = None
         fields = f"metadata.name={ACCESS_SECRET}"
-        self.secret = Informer(seat.hub, SECRETS, seat.names.cluster, fields=fields)
-        self.told = ""
+        self.secret = Informer(session.hub, SECRETS, session.names.cluster, fields=fields)
+        self.logged = ""
 
     async def reconcile(self, _request: Request) -> Result:
         """Have the hub hold a token that is good for a while."""
-        cluster = self.seat.cluster()
-        if not self.seat.settings.hands_over or cluster is None or not is_accepted(cluster):
+        cluster = self.session.cluster()
+        if not self.session.settings.hands_over or cluster is None or not is_accepted(cluster):
             return Result.never()
         token = await self.current()
-        wanted = content(token, self.seat.settings.spoke)
-        key = Key(self.seat.names.cluster, ACCESS_SECRET)
+        wanted = content(token, self.session.settings.spoke)
+        key = Key(self.session.names.cluster, ACCESS_SECRET)
         found = self.secret.get(key)
         if found is None or part(found, "data") != wanted:
             try:
-                await self.seat.hub.patch(SECRETS, key, {"data": over(found, wanted)})
+                await self.session.hub.patch(SECRETS, key, {"data": over(found, wanted)})
             except (NotFound, Forbidden) as error:
                 self.tell("the hub takes no token for this cluster", str(error))
                 return Result.after(FOREIGN_SECONDS if self.secret.failing else 2.0)
@@ -73,8 +73,8 @@ class AccessTokenController:
 
     def tell(self, event: str, error: str) -> None:
         """Log what is new."""
-        if event != self.told:
-            self.told = event
+        if event != self.logged:
+            self.logged = event
             log.info(event, error=error)
 
     async def current(self) -> AccessToken:
@@ -86,13 +86,13 @@ class AccessTokenController:
 
     async def mint(self, now: datetime) -> AccessToken:
         """A new token of the account."""
-        settings = self.seat.settings
+        settings = self.session.settings
         body: Object = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": settings.token_seconds},
         }
-        answer = await self.seat.spoke.create(
+        answer = await self.session.spoke.create(
             SERVICE_ACCOUNTS,
             body,
             settings.namespace,

@@ -119,15 +119,15 @@ class BootstrapSecret:
 
 async def readable(source: BootstrapSource) -> Bootstrap:
     """What the source says, as soon as it says something that can be used."""
-    told = ""
+    logged = ""
     await source.ready()
     while True:
         try:
             return source.read()
         except ConfigError as error:
-            if str(error) != told:
-                told = str(error)
-                log.warning("no bootstrap kubeconfig yet", error=told)
+            if str(error) != logged:
+                logged = str(error)
+                log.warning("no bootstrap kubeconfig yet", error=logged)
         await source.change()
 
 

@@ -36,15 +36,15 @@ class CredentialStore:
             return read_folder(self.folder) if self.folder else HubCredentials()
         return credentials_in(secret)
 
-    async def save(self, held: HubCredentials) -> None:
+    async def save(self, credentials: HubCredentials) -> None:
         """Keep something, in both places."""
-        secret = secret_of(held, self.key)
+        secret = secret_of(credentials, self.key)
         try:
             await self.client.apply(SECRETS, secret, manager=MANAGER)
         except NotFound:
             await self.make_namespace()
             await self.client.apply(SECRETS, secret, manager=MANAGER)
-        self.mirror(held)
+        self.mirror(credentials)
 
     async def make_namespace(self) -> None:
         """Make the agent's namespace, for an agent that nobody installed."""
@@ -54,19 +54,19 @@ class CredentialStore:
                 NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
             )
 
-    def mirror(self, held: HubCredentials) -> None:
+    def mirror(self, credentials: HubCredentials) -> None:
         """Make the folder say the same as the Secret."""
         if self.folder is None:
             return
         try:
-            write_folder(self.folder, held)
+            write_folder(self.folder, credentials)
         except OSError as error:
             log.error("hub kubeconfig folder not written", error=str(error))
 
 
-def secret_of(held: HubCredentials, key: Key) -> Object:
+def secret_of(credentials: HubCredentials, key: Key) -> Object:
     """The Secret that keeps something."""
-    data = {name: base64.b64encode(content).decode() for name, content in held.files.items()}
+    data = {name: base64.b64encode(content).decode() for name, content in credentials.files.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -93,10 +93,10 @@ def read_folder(folder: Path) -> HubCredentials:
     return HubCredentials.of(found)
 
 
-def write_folder(folder: Path, held: HubCredentials) -> None:
+def write_folder(folder: Path, credentials: HubCredentials) -> None:
     """Make the files say something, for the owner alone; the kubeconfig comes last."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wanted = held.files
+    wanted = credentials.files
     for name in sorted(FILES, key=lambda name: name == "kubeconfig"):
         path, content = folder / name, wanted.get(name)
         if content is None:

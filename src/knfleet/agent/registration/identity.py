@@ -67,7 +67,7 @@ class HubAddress(Struct, frozen=True):
 class Bootstrap(Struct, frozen=True):
     """How to reach a hub before it knows us."""
 
-    place: HubAddress
+    address: HubAddress
     connection: Connection
 
 
@@ -89,17 +89,17 @@ def hub_address(config: Kubeconfig) -> HubAddress:
     return HubAddress(cluster.name, cluster.endpoint())
 
 
-def stored_hub_address(held: HubCredentials) -> HubAddress | None:
+def stored_hub_address(credentials: HubCredentials) -> HubAddress | None:
     """The hub that the kept kubeconfig names; None when it names none."""
     try:
-        return hub_address(parse(held.kubeconfig, EntryOrigin("the hub kubeconfig")))
+        return hub_address(parse(credentials.kubeconfig, EntryOrigin("the hub kubeconfig")))
     except ConfigError:
         return None
 
 
-def hub_kubeconfig(place: HubAddress) -> bytes:
+def hub_kubeconfig(address: HubAddress) -> bytes:
     """The kubeconfig for the certificate and key that lie beside it."""
-    endpoint = place.endpoint
+    endpoint = address.endpoint
     cluster: Object = {"server": endpoint.server}
     if endpoint.ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(endpoint.ca).decode()
@@ -112,11 +112,11 @@ def hub_kubeconfig(place: HubAddress) -> bytes:
     config: Object = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": place.entry, "cluster": cluster}],
+        "clusters": [{"name": address.entry, "cluster": cluster}],
         "contexts": [
             {
                 "name": CONTEXT,
-                "context": {"cluster": place.entry, "namespace": NAMESPACE, "user": USER},
+                "context": {"cluster": address.entry, "namespace": NAMESPACE, "user": USER},
             }
         ],
         "current-context": CONTEXT,
@@ -127,22 +127,24 @@ def hub_kubeconfig(place: HubAddress) -> bytes:
     return dump_all([config]).encode()
 
 
-def choose_names(asked: AgentNames, held: HubCredentials, fallback: AgentNames) -> AgentNames:
+def choose_names(
+    asked: AgentNames, credentials: HubCredentials, fallback: AgentNames
+) -> AgentNames:
     """What was asked for, else what was kept, else something new."""
     return AgentNames(
-        asked.cluster or held.cluster or fallback.cluster,
-        asked.agent or held.agent or fallback.agent,
+        asked.cluster or credentials.cluster or fallback.cluster,
+        asked.agent or credentials.agent or fallback.agent,
     )
 
 
-def certificate_problem(held: HubCredentials, names: AgentNames, now: datetime) -> str:
+def certificate_problem(credentials: HubCredentials, names: AgentNames, now: datetime) -> str:
     """Why the kept certificate is of no use; empty when it is."""
-    if not held.key or not held.certificate:
+    if not credentials.key or not credentials.certificate:
         return "there is no certificate yet"
-    certificate = csr.read(held.certificate)
+    certificate = csr.read(credentials.certificate)
     if certificate is None:
         return "the certificate cannot be read"
-    if problem := check_key_pair(held.certificate, held.key):
+    if problem := check_key_pair(credentials.certificate, credentials.key):
         return problem
     if certificate.common_name != names.user:
         return f"the certificate is for {certificate.common_name}, not for {names.user}"
@@ -151,6 +153,6 @@ def certificate_problem(held: HubCredentials, names: AgentNames, now: datetime) 
     return ""
 
 
-def is_moved(held: HubCredentials, place: HubAddress) -> bool:
+def is_moved(credentials: HubCredentials, address: HubAddress) -> bool:
     """Whether the hub is not where the kept kubeconfig says."""
-    return stored_hub_address(held) != place
+    return stored_hub_address(credentials) != address

@@ -82,28 +82,28 @@ async def ensure_cluster(hub: Client, wanted: RegistrationRequest) -> None:
 
 
 async def register(
-    bootstrap: Bootstrap, wanted: RegistrationRequest, say: ReportFailure
+    bootstrap: Bootstrap, wanted: RegistrationRequest, report: ReportFailure
 ) -> HubCredentials:
     """Have the hub know the cluster, and give it a certificate; however long that takes."""
     async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
-        await persistently(lambda: ensure_cluster(hub, wanted), say)
+        await persistently(lambda: ensure_cluster(hub, wanted), report)
         while True:
             key = csr.new_key()
-            name = await persistently(lambda key=key: request(hub, wanted, key), say)
+            name = await persistently(lambda key=key: request(hub, wanted, key), report)
             if not name:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            answer = await answered(hub, name, wanted, say)
+            answer = await answered(hub, name, wanted, report)
             if isinstance(answer, IssuedCertificate):
                 return HubCredentials(
                     wanted.names.cluster,
                     wanted.names.agent,
-                    hub_kubeconfig(bootstrap.place),
+                    hub_kubeconfig(bootstrap.address),
                     key,
                     answer.certificate,
                 )
             log.error("certificate request refused", request=name, error=answer.why)
-            say("BootstrapSecretError", f"request {name} was refused: {answer.why}")
+            report("BootstrapSecretError", f"request {name} was refused: {answer.why}")
             await asyncio.sleep(random.uniform(*PATIENCE))  # noqa: S311 - not a secret
 
 
@@ -130,7 +130,7 @@ async def request(hub: Client, wanted: RegistrationRequest, key: bytes) -> str:
 
 
 async def answered(
-    hub: Client, name: str, wanted: RegistrationRequest, say: ReportFailure
+    hub: Client, name: str, wanted: RegistrationRequest, report: ReportFailure
 ) -> IssuedCertificate | RequestRefused:
     """What became of a request, as soon as something did."""
     key = Key("", name)
@@ -141,7 +141,7 @@ async def answered(
 
     while True:
         found = await persistently(
-            lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), say
+            lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), report
         )
         if key in found and (became := csr.outcome(found[key])) is not None:
             return became
@@ -150,26 +150,26 @@ async def answered(
         except NotFound:
             return RequestRefused("the request was deleted before it was answered")
         except KubeError as error:
-            say(*explained(error))
+            report(*explained(error))
             continue
         if became is not None:
             return became
-        await persistently(lambda: ensure_cluster(hub, wanted), say)
+        await persistently(lambda: ensure_cluster(hub, wanted), report)
 
 
-async def persistently(call: Callable[[], Awaitable[T]], say: ReportFailure) -> T:
+async def persistently(call: Callable[[], Awaitable[T]], report: ReportFailure) -> T:
     """What a call returns once it succeeds; failures are told and waited out."""
     pause, most = RETRY_SECONDS
-    told = ""
+    logged = ""
     while True:
         try:
             return await call()
         except KubeError as error:
             reason, message = explained(error)
-            if message != told:
+            if message != logged:
                 log.warning("the hub does not take us yet", error=message, reason=reason)
-                told = message
-            say(reason, message)
+                logged = message
+            report(reason, message)
         await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - not a secret
         pause = min(2 * pause, most)
 

@@ -35,28 +35,28 @@ ANSWER_SECONDS = 120.0
 class CertificateController:
     """Renews the certificate of a seat."""
 
-    def __init__(self, seat: HubSession, keeper: CredentialStore) -> None:
-        self.seat = seat
-        self.keeper = keeper
+    def __init__(self, session: HubSession, store: CredentialStore) -> None:
+        self.session = session
+        self.store = store
         self.chance = random.random()  # noqa: S311 - not a secret
-        key = keeper.key
+        key = store.key
         fields = f"metadata.name={key.name}"
-        self.secret = Informer(keeper.client, SECRETS, key.namespace, fields=fields)
+        self.secret = Informer(store.client, SECRETS, key.namespace, fields=fields)
         self.changed: Callable[[], None] = lambda: None
         """Called when the cluster's conditions have something new to tell."""
 
     async def reconcile(self, _request: Request) -> Result:
         """Put right what is kept, and renew what is due."""
         await self.put_right()
-        certificate = csr.read(self.seat.identity.held.certificate)
+        certificate = csr.read(self.session.identity.credentials.certificate)
         now = datetime.now(UTC)
         if certificate is None or certificate.ends <= now:
-            self.seat.leave("the certificate has ended")
+            self.session.leave("the certificate has ended")
             return Result.never()
         due = (certificate.renew_at(self.chance) - now).total_seconds()
         if due > 0:
             return Result.after(min(due, LOOK_SECONDS))
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is not None and is_accepted(cluster):
             await self.renew()
             return Result.now()
@@ -66,30 +66,30 @@ class CertificateController:
         """Take over a usable identity that somebody put in place; undo anything else."""
         if not self.secret.synced.is_set():
             return
-        held = self.seat.identity.held
-        found = self.secret.get(self.keeper.key)
+        credentials = self.session.identity.credentials
+        found = self.secret.get(self.store.key)
         kept = HubCredentials() if found is None else credentials_in(found)
-        if kept == held:
-            self.keeper.mirror(held)
-        elif not certificate_problem(kept, self.seat.names, datetime.now(UTC)):
-            log.info("took over the certificate that was put in place", secret=str(self.keeper.key))
-            await self.hold(replace(held, key=kept.key, certificate=kept.certificate))
+        if kept == credentials:
+            self.store.mirror(credentials)
+        elif not certificate_problem(kept, self.session.names, datetime.now(UTC)):
+            log.info("took over the certificate that was put in place", secret=str(self.store.key))
+            await self.hold(replace(credentials, key=kept.key, certificate=kept.certificate))
         else:
-            log.warning("put the hub kubeconfig back in place", secret=str(self.keeper.key))
-            await self.keeper.save(held)
+            log.warning("put the hub kubeconfig back in place", secret=str(self.store.key))
+            await self.store.save(credentials)
 
-    async def hold(self, held: HubCredentials) -> None:
+    async def hold(self, credentials: HubCredentials) -> None:
         """Be this from now on."""
-        await self.keeper.save(held)
-        self.seat.identity.held = held
+        await self.store.save(credentials)
+        self.session.identity.credentials = credentials
 
     async def renew(self) -> None:
         """Ask for the next certificate, as who we are, and use it."""
         key = csr.new_key()
-        wanted = self.seat.settings.registration(self.seat.names)
+        wanted = self.session.settings.registration(self.session.names)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                name = await request(self.seat.hub, wanted, key)
+                name = await request(self.session.hub, wanted, key)
                 answer = await self.answer(name) if name else None
         except TimeoutError:
             answer = None
@@ -97,8 +97,10 @@ class CertificateController:
             why = answer.why if answer else f"no answer to the request in {ANSWER_SECONDS:.0f} s"
             self.tell("False", "ClientCertificateUpdateFailed", f"not renewed: {why}")
             raise RenewalFailed(why)
-        held = replace(self.seat.identity.held, key=key, certificate=answer.certificate)
-        await self.hold(held)
+        credentials = replace(
+            self.session.identity.credentials, key=key, certificate=answer.certificate
+        )
+        await self.hold(credentials)
         self.chance = random.random()  # noqa: S311 - not a secret
         if (issued := csr.read(answer.certificate)) is not None:
             validity = csr.valid_for(issued)
@@ -109,14 +111,16 @@ class CertificateController:
     def answer(self, name: str) -> Awaitable[csr.IssuedCertificate | csr.RequestRefused]:
         """What became of a request."""
 
-        def say(_reason: str, message: str) -> None:
+        def report(_reason: str, message: str) -> None:
             log.warning("the renewal is not answered", error=message)
 
-        return answered(self.seat.hub, name, self.seat.settings.registration(self.seat.names), say)
+        return answered(
+            self.session.hub, name, self.session.settings.registration(self.session.names), report
+        )
 
     def tell(self, status: str, reason: str, message: str) -> None:
         """Have the cluster's conditions tell what became of the renewal."""
-        self.seat.rotated = StandardCondition(
+        self.session.rotated = StandardCondition(
             type=CERTIFICATE_ROTATED,
             status="True" if status == "True" else "False",
             reason=reason,

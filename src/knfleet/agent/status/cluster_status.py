@@ -130,7 +130,7 @@ def patch_of(
     now: datetime,
     *,
     further: StandardCondition | None = None,
-    telling: ClaimFilter = ClaimFilter(),  # noqa: B008 - a frozen value
+    claim_filter: ClaimFilter = ClaimFilter(),  # noqa: B008 - a frozen value
 ) -> Object:
     """The merge patch that makes the status say what was seen; empty when it does already."""
     wanted = conditions(cluster, facts, now, further)
@@ -139,7 +139,7 @@ def patch_of(
         changes["conditions"] = msgspec.to_builtins(wanted)
     if not facts.problem and not is_clock_off(cluster):
         changes |= resources(cluster, facts)
-        claims = reported_claims(facts, telling)
+        claims = reported_claims(facts, claim_filter)
         if claims != msgspec.to_builtins(cluster.status.cluster_claims):
             changes["clusterClaims"] = claims
     if not changes:
@@ -202,13 +202,13 @@ def written(amount: Decimal, is_binary: bool) -> str:
     return f"{amount.to_integral_value():f}"
 
 
-def reported_claims(facts: ClusterFacts, telling: ClaimFilter) -> list[dict[str, str]]:
+def reported_claims(facts: ClusterFacts, claim_filter: ClaimFilter) -> list[dict[str, str]]:
     """The claims that the hub is told: the reserved names, and so many others, by name."""
-    told = {**values(facts.claims), **values(facts.properties)}
-    reserved = sorted(name for name in told if telling.is_reserved(name))
-    others = sorted(name for name in told if not telling.is_reserved(name))
-    names = [*reserved, *others[: telling.custom]]
-    return [{"name": name, "value": told[name]} for name in names]
+    logged = {**values(facts.claims), **values(facts.properties)}
+    reserved = sorted(name for name in logged if claim_filter.is_reserved(name))
+    others = sorted(name for name in logged if not claim_filter.is_reserved(name))
+    names = [*reserved, *others[: claim_filter.custom]]
+    return [{"name": name, "value": logged[name]} for name in names]
 
 
 def values(claims: Iterable[Object]) -> dict[str, str]:

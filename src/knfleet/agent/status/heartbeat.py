@@ -24,14 +24,14 @@ JITTER = 0.2
 class HeartbeatController:
     """Renews the cluster's Lease."""
 
-    def __init__(self, seat: HubSession) -> None:
-        self.seat = seat
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
         self.lease: Object | None = None
         """As the hub last showed it; None when it is to be read."""
 
     async def reconcile(self, _request: Request) -> Result:
         """Renew it once, if the cluster is accepted; the next time before it is due."""
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
             return Result.never()
         try:
@@ -43,7 +43,7 @@ class HeartbeatController:
 
     async def renew(self, cluster: str) -> None:
         """Write the Lease with the time of now, as it was last seen or as it is."""
-        hub = self.seat.hub.urgent
+        hub = self.session.hub.urgent
         lease, self.lease = self.lease, None
         if lease is None:
             lease = await hub.get(LEASES, LEASE_NAME, cluster)

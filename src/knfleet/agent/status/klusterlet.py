@@ -51,24 +51,24 @@ class KlusterletController:
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
         self.name = name
-        self.said = HubConnectionStatus("Unknown", "Starting", "The agent has just started")
+        self.reported = HubConnectionStatus("Unknown", "Starting", "The agent has just started")
         self.controller = Controller("klusterlet", self.reconcile)
 
-    def say(self, connection: HubConnectionStatus) -> None:
+    def report(self, connection: HubConnectionStatus) -> None:
         """Tell how the way to the hub is from now on."""
-        self.said = connection
+        self.reported = connection
         if self.name:
             self.controller.queue.add(Request(HUB, Key("", self.name)))
 
     def fail(self, reason: str, message: str) -> None:
         """Tell that the hub cannot be joined, and why."""
-        self.say(HubConnectionStatus("True", reason, message))
+        self.report(HubConnectionStatus("True", reason, message))
 
     async def reconcile(self, _request: Request) -> Result:
         """Write the conditions, unless they are so already."""
         try:
             found = decode(await self.client.get(KLUSTERLETS, self.name), Klusterlet)
-            patch = patch_of(found, self.said, datetime.now(UTC))
+            patch = patch_of(found, self.reported, datetime.now(UTC))
             if patch:
                 key = Key("", self.name)
                 await self.client.patch(KLUSTERLETS, key, patch, subresource="status")
@@ -82,7 +82,7 @@ class KlusterletController:
 def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datetime) -> Object:
     """The merge patch that makes a Klusterlet tell how the agent is; empty when it does."""
     generation = klusterlet.metadata.generation
-    said: list[tuple[str, str, str, str]] = [
+    reported: list[tuple[str, str, str, str]] = [
         (APPLIED, "True", "KlusterletApplied", "Klusterlet components are applied"),
         (AVAILABLE, "True", "KlusterletAvailable", "The agent is running"),
         (REGISTRATION_DESIRED_DEGRADED, "False", "DeploymentsFunctional", "The agent is running"),
@@ -95,7 +95,7 @@ def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datet
         ),
     ]
     wanted = list(klusterlet.status.conditions)
-    for type_, status, reason, message in said:
+    for type_, status, reason, message in reported:
         new = {"type": type_, "status": status, "reason": reason, "message": message}
         condition = msgspec.convert({**new, "observedGeneration": generation}, StandardCondition)
         wanted = put(wanted, condition, now)

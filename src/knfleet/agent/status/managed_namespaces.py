@@ -70,13 +70,13 @@ def patch_of(cluster: ManagedCluster, problems: Mapping[str, str], now: datetime
 class ManagedNamespaceController:
     """Makes the namespaces, and tells how they stand."""
 
-    def __init__(self, seat: HubSession) -> None:
-        self.seat = seat
-        self.label = hub_label(seat.place.endpoint.server)
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
+        self.label = hub_label(session.address.endpoint.server)
 
     async def reconcile(self, _request: Request) -> Result:
         """Have the namespaces there that are wanted, and let go of the others."""
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
             return Result.never()
         wanted = {each.name for each in cluster.status.managed_namespaces}
@@ -86,7 +86,7 @@ class ManagedNamespaceController:
         if patch:
             key = Key("", cluster.name)
             try:
-                await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+                await self.session.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
                 return Result.after(0.1)
         return Result.after(RETRY_SECONDS if any(problems.values()) else LOOK_SECONDS)
@@ -94,7 +94,7 @@ class ManagedNamespaceController:
     async def make(self, name: str) -> str:
         """Have one namespace there; why it is not, if so."""
         try:
-            await applied(self.seat.spoke, namespace(name, self.label, is_wanted=True))
+            await applied(self.session.spoke, namespace(name, self.label, is_wanted=True))
         except ApiError as error:
             log.warning("namespace of a set not made", namespace=name, error=str(error))
             return error.message
@@ -103,7 +103,7 @@ class ManagedNamespaceController:
     async def let_go(self, wanted: Iterable[str]) -> None:
         """Say of namespaces that no set wants any more that none does."""
         try:
-            found = await self.seat.spoke.list(
+            found = await self.session.spoke.list(
                 NAMESPACES, labels=f"{self.label}=true", metadata_only=True
             )
         except Forbidden as error:
@@ -113,7 +113,7 @@ class ManagedNamespaceController:
             name = each["metadata"]["name"]
             if name not in wanted:
                 log.info("no set wants this namespace any more", namespace=name)
-                await applied(self.seat.spoke, namespace(name, self.label, is_wanted=False))
+                await applied(self.session.spoke, namespace(name, self.label, is_wanted=False))
 
 
 async def applied(spoke: Client, manifest: Object) -> None:

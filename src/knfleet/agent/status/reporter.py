@@ -32,43 +32,43 @@ PROBE_SECONDS = 5.0
 class ClusterStatusController:
     """Writes the parts of the ManagedCluster's status that are the agent's."""
 
-    def __init__(self, seat: HubSession) -> None:
-        self.seat = seat
-        self.nodes = Informer(seat.spoke, NODES, trim=sizes)
-        self.claims = Informer(seat.spoke, CLAIMS, trim=claim)
-        self.properties = Informer(seat.spoke, PROPERTIES, trim=claim)
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
+        self.nodes = Informer(session.spoke, NODES, trim=sizes)
+        self.claims = Informer(session.spoke, CLAIMS, trim=claim)
+        self.properties = Informer(session.spoke, PROPERTIES, trim=claim)
         self.told_clock = False
 
     @property
     def watched(self) -> list[Informer]:
         """What is watched on the cluster."""
-        settings = self.seat.settings
+        settings = self.session.settings
         claims = [self.claims] if settings.has_claims else []
         return [self.nodes, *claims, *([self.properties] if settings.has_properties else [])]
 
     async def reconcile(self, _request: Request) -> Result:
         """Look at the cluster, and write what is not said yet."""
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
             return Result.never()
         self.tell_clock(off=is_clock_off(cluster))
         facts = await self.look()
-        cluster = self.seat.cluster() or cluster
+        cluster = self.session.cluster() or cluster
         patch = patch_of(
             cluster,
             facts,
             datetime.now(UTC),
-            further=self.seat.rotated,
-            telling=self.seat.settings.telling,
+            further=self.session.rotated,
+            claim_filter=self.session.settings.claim_filter,
         )
         if patch:
             key = Key("", cluster.name)
             try:
-                written = await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+                written = await self.session.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
                 return Result.after(0.1)
             self.announce(cluster, decode(written, ManagedCluster))
-        return Result.after(self.seat.settings.health_seconds)
+        return Result.after(self.session.settings.health_seconds)
 
     def announce(self, old: ManagedCluster, new: ManagedCluster) -> None:
         """Tell by an Event when the cluster became available, or is not any more."""
@@ -76,9 +76,9 @@ class ClusterStatusController:
         if after is None or (before is not None and before.status == after.status):
             return
         if after.status == "True":
-            self.seat.events.normal(self.seat.regarding(new), "Available", after.message)
+            self.session.events.normal(self.session.regarding(new), "Available", after.message)
         elif after.status == "False":
-            self.seat.events.warning(self.seat.regarding(new), "Unavailable", after.message)
+            self.session.events.warning(self.session.regarding(new), "Unavailable", after.message)
 
     def tell_clock(self, *, off: bool) -> None:
         """Log once that the hub does not trust our clock, and once that it does again."""
@@ -97,7 +97,7 @@ class ClusterStatusController:
         for informer in self.watched:
             await settled(informer)
         return ClusterFacts(
-            version=await self.seat.spoke.version(),
+            version=await self.session.spoke.version(),
             nodes=tuple(self.nodes.items()),
             claims=tuple(self.claims.items()),
             properties=tuple(self.properties.items()),
@@ -105,14 +105,14 @@ class ClusterStatusController:
 
     async def trouble(self) -> str:
         """Why the API server is not well; asked several times before it is believed."""
-        said = ""
+        reported = ""
         for number in range(TRIES):
-            said = await sickness(self.seat.spoke)
-            if not said:
+            reported = await sickness(self.session.spoke)
+            if not reported:
                 break
             if number < TRIES - 1:
                 await asyncio.sleep(TRY_SECONDS)
-        return said
+        return reported
 
 
 async def settled(informer: Informer, seconds: float = 5.0) -> None:

@@ -97,8 +97,8 @@ def command(**options: Any) -> None:
     from knfleet.runtime.process import run_process
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
-    around = surroundings(options)
-    begin = partial(build, around=around, settings=settings(options, around))
+    environment = agent_environment(options)
+    begin = partial(build, environment=environment, settings=settings(options, environment))
     raise SystemExit(run_process(begin))
 
 
@@ -108,7 +108,7 @@ def spare_memory() -> None:
     modules.setdefault("rich", None)
 
 
-def surroundings(options: dict[str, Any]) -> "AgentEnvironment":
+def agent_environment(options: dict[str, Any]) -> "AgentEnvironment":
     """Where the agent runs, as its flags say."""
     from knfleet.agent.assembly import AgentEnvironment
 
@@ -144,7 +144,7 @@ def bind(listen: str) -> "ListenAddress | None":
     return ListenAddress(said or host.strip("[]") or bind_host(), int(port))
 
 
-def settings(options: dict[str, Any], around: "AgentEnvironment") -> "AgentSettings":
+def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "AgentSettings":
     """What the flags ask for, checked."""
     from knfleet.agent.registration.cluster_names import AgentNames
     from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, AgentSettings
@@ -164,18 +164,18 @@ def settings(options: dict[str, Any], around: "AgentEnvironment") -> "AgentSetti
     reserved: str = options["suffixes"]
     suffixes = tuple(suffix for suffix in reserved.split(",") if suffix)
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not options["kubeconfig"]
-    here = around.home.namespace if is_pod else ""
+    here = environment.home.namespace if is_pod else ""
     return AgentSettings(
         asked=AgentNames(options["cluster"], options["agent"]),
         namespace=here or options["namespace"] or AGENT_NAMESPACE,
         health_seconds=seconds(options["period"]),
         lifetime_seconds=options["lifetime"],
         annotations=annotations(options["annotations"]),
-        client_configs=tuple(client_configs(options["urls"], around.spoke.endpoint)),
-        telling=ClaimFilter(options["claims"], suffixes),
+        client_configs=tuple(client_configs(options["urls"], environment.spoke.endpoint)),
+        claim_filter=ClaimFilter(options["claims"], suffixes),
         has_claims=gates.get(CLAIM_GATE, True),
         has_properties=gates.get(PROPERTY_GATE, False),
-        spoke=reachable(options["urls"], around.spoke.endpoint),
+        spoke=reachable(options["urls"], environment.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),

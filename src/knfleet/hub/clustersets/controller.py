@@ -58,9 +58,9 @@ def boundness(name: str, *, exists: bool) -> StandardCondition:
 class ClusterSetController:
     """Reconciles ManagedClusterSets (keys without a namespace) and their bindings."""
 
-    def __init__(self, parts: HubContext) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
 
     def built_in(self) -> Iterable[Request]:
         """The sets that must be there whatever happens."""
@@ -70,7 +70,7 @@ class ClusterSetController:
         """A set changed, and with it perhaps its bindings."""
         yield Request(HUB, change.key)
         if change.old is None or change.new is None:
-            for manifest in self.parts.views.bindings.items():
+            for manifest in self.context.informers.bindings.items():
                 if manifest["spec"]["clusterSet"] == change.key.name:
                     yield Request(HUB, Key.of(manifest))
 
@@ -82,7 +82,9 @@ class ClusterSetController:
         """A cluster came, went, or changed its labels: sets count anew."""
         old, new = (labels_of(each) if each else None for each in (change.old, change.new))
         if old != new:
-            yield from (Request(HUB, key) for key in list(self.parts.views.sets.store.objects))
+            yield from (
+                Request(HUB, key) for key in list(self.context.informers.sets.store.objects)
+            )
 
     async def reconcile(self, request: Request) -> Result:
         """Make one set or binding right."""
@@ -97,13 +99,13 @@ class ClusterSetController:
 
     async def select(self, key: Key) -> None:
         """Keep a built-in set as it should be, and say how many clusters a set has."""
-        manifest = self.parts.views.sets.get(key)
-        if self.parts.installation.has_default_sets and await self.keep(key.name, manifest):
+        manifest = self.context.informers.sets.get(key)
+        if self.context.configuration.has_default_sets and await self.keep(key.name, manifest):
             return
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return
         cluster_set = decode(manifest, ManagedClusterSet)
-        clusters = self.parts.views.clusters.items()
+        clusters = self.context.informers.clusters.items()
         count = sum(cluster_set.has(labels_of(each)) for each in clusters)
         await self.say(CLUSTER_SETS, cluster_set, emptiness(key.name, count))
 
@@ -132,12 +134,12 @@ class ClusterSetController:
 
     async def bind(self, key: Key) -> None:
         """Say whether a binding's set exists."""
-        manifest = self.parts.views.bindings.get(key)
+        manifest = self.context.informers.bindings.get(key)
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return
         binding = decode(manifest, ManagedClusterSetBinding)
         name = binding.spec.cluster_set
-        exists = self.parts.views.sets.get(Key("", name)) is not None
+        exists = self.context.informers.sets.get(Key("", name)) is not None
         await self.say(BINDINGS, binding, boundness(name, exists=exists))
 
     async def say(
@@ -148,7 +150,7 @@ class ClusterSetController:
     ) -> None:
         """Write a condition, if that is news."""
         old = about.status.conditions
-        new = put(old, said, self.parts.now())
+        new = put(old, said, self.context.now())
         if new == old:
             return
         patch: Object = {

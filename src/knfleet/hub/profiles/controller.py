@@ -39,24 +39,24 @@ class WrittenProfile(Struct, frozen=True):
 class ClusterProfileController:
     """Reconciles the profile of one cluster in one namespace; the key has both names."""
 
-    def __init__(self, parts: HubContext, places: ProfileNamespaces) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext, places: ProfileNamespaces) -> None:
+        self.context = context
+        self.client = context.client
         self.places = places
         self.said: dict[Key, WrittenProfile] = {}
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: its profiles, wherever they are or should be."""
         name = change.key.name
-        places = set(self.parts.views.bound_sets())
-        there = self.parts.views.profiles.by_index("cluster", name)
+        places = set(self.context.informers.bound_sets())
+        there = self.context.informers.profiles.by_index("cluster", name)
         places.update(each["metadata"]["namespace"] for each in there)
         yield from (Request(HUB, Key(place, name)) for place in sorted(places))
 
     def by_access(self, change: StoreChange) -> Iterable[Request]:
         """An agent handed over access."""
         name = change.key.namespace
-        yield from (Request(HUB, Key(place, name)) for place in self.parts.views.bound_sets())
+        yield from (Request(HUB, Key(place, name)) for place in self.context.informers.bound_sets())
 
     def by_binding(self, change: StoreChange) -> Iterable[Request]:
         """A binding changed: all profiles of its namespace."""
@@ -69,7 +69,7 @@ class ClusterProfileController:
         old, new = ((each or {}).get("spec") for each in (change.old, change.new))
         if old == new:
             return
-        for manifest in self.parts.views.bindings.items():
+        for manifest in self.context.informers.bindings.items():
             if manifest["spec"]["clusterSet"] == change.key.name:
                 yield from self.everything_in(manifest["metadata"]["namespace"])
 
@@ -79,22 +79,22 @@ class ClusterProfileController:
 
     def by_secret(self, change: StoreChange) -> Iterable[Request]:
         """A Secret changed beside profiles."""
-        known = self.parts.views.profiles.get(change.key)
+        known = self.context.informers.profiles.get(change.key)
         if known is not None or (change.new and TOKEN_LABEL in labels_of(change.new)):
             yield Request(HUB, change.key)
 
     def everything_in(self, namespace: str) -> Iterable[Request]:
         """All profiles that a namespace has or should have."""
-        names = {key.name for key in self.parts.views.clusters.store.objects}
-        there = (key for key in self.parts.views.profiles.store.objects)
+        names = {key.name for key in self.context.informers.clusters.store.objects}
+        there = (key for key in self.context.informers.profiles.store.objects)
         names.update(key.name for key in there if key.namespace == namespace)
         yield from (Request(HUB, Key(namespace, name)) for name in sorted(names))
 
     async def reconcile(self, request: Request) -> Result:
         """Make one profile right, or remove it."""
         key = request.key
-        cluster = self.parts.views.cluster(key.name)
-        sets = self.parts.views.bound_sets().get(key.namespace, [])
+        cluster = self.context.informers.cluster(key.name)
+        sets = self.context.informers.bound_sets().get(key.namespace, [])
         try:
             if cluster is None or not is_published(cluster, sets):
                 await self.withdraw(key, bound=bool(sets))
@@ -105,12 +105,12 @@ class ClusterProfileController:
 
     async def publish(self, key: Key, cluster: ManagedCluster) -> Result:
         """Write a cluster's profile, its status, and the copy of its token."""
-        there = self.parts.views.profiles.get(key)
+        there = self.context.informers.profiles.get(key)
         if there is not None and not is_ours(there):
             self.complain(key, f"ClusterProfile {key} exists and is not ours; it is left alone")
             return Result.never()
-        now = self.parts.now()
-        secret = self.parts.views.access.get(Key(cluster.name, ACCESS_SECRET))
+        now = self.context.now()
+        secret = self.context.informers.access.get(Key(cluster.name, ACCESS_SECRET))
         access = access_of(cluster, secret, now)
         written = await self.write(key, cluster, access, there)
         if access is not None and access.token:
@@ -127,7 +127,7 @@ class ClusterProfileController:
         """Write a profile and its status, unless they are as we wrote them; the profile."""
         observed = decode((there or {}).get("status") or {}, ProfileStatus)
         wanted = cluster_profile.profile(key.namespace, cluster)
-        now = self.parts.now()
+        now = self.context.now()
         status = cluster_profile.status(key, cluster, access=access, observed=observed, now=now)
         known, content = self.said.get(key), digest(status)
         if (
@@ -156,7 +156,7 @@ class ClusterProfileController:
     async def withdraw(self, key: Key, *, bound: bool) -> None:
         """Remove a profile of ours and its token; and when it was the last, our right there."""
         self.said.pop(key, None)
-        there = self.parts.views.profiles.get(key)
+        there = self.context.informers.profiles.get(key)
         if there is not None and is_ours(there):
             with suppress(Forbidden, Invalid, TimeoutError):
                 # Where we lost the right to Secrets, or get it no more because no set is bound,
@@ -170,15 +170,15 @@ class ClusterProfileController:
         """Whether a namespace has profiles of ours beside one."""
         return any(
             key.namespace == namespace and key != other_than and is_ours(manifest)
-            for key, manifest in self.parts.views.profiles.store.objects.items()
+            for key, manifest in self.context.informers.profiles.store.objects.items()
         )
 
     def complain(self, key: Key, message: str) -> None:
         """Tell that something stands in the way of a profile."""
         log.warning("profile not complete", profile=str(key), reason=message)
-        cluster = self.parts.views.cluster(key.name)
+        cluster = self.context.informers.cluster(key.name)
         if cluster is not None:
-            self.parts.warn(cluster, "ProfileBlocked", message)
+            self.context.warn(cluster, "ProfileBlocked", message)
 
 
 def is_published(cluster: ManagedCluster, sets: Iterable[ManagedClusterSet]) -> bool:

@@ -38,9 +38,9 @@ class GrantedRights(Struct, frozen=True):
 class Acceptance:
     """Gives clusters what they may have, and takes it away again."""
 
-    def __init__(self, parts: HubContext) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
         self.granted: dict[str, GrantedRights] = {}
         self.shared_at = float("-inf")
         self.sharing = asyncio.Lock()
@@ -77,8 +77,8 @@ class Acceptance:
         if not is_granted:
             await self.make_namespace(cluster)
         if self.lease(name) is None:
-            await self.client.apply(LEASES, rbac.lease(name, self.parts.now()))
-        if self.parts.views.access.get(Key(name, ACCESS_SECRET)) is None:
+            await self.client.apply(LEASES, rbac.lease(name, self.context.now()))
+        if self.context.informers.access.get(Key(name, ACCESS_SECRET)) is None:
             await self.client.apply(SECRETS, rbac.access_secret(name))
         if not is_granted:
             await self.share_roles()
@@ -107,7 +107,7 @@ class Acceptance:
 
     def lease(self, cluster: str) -> Object | None:
         """The Lease of a cluster, as far as we know."""
-        return self.parts.views.leases.get(Key(cluster, LEASE_NAME))
+        return self.context.informers.leases.get(Key(cluster, LEASE_NAME))
 
     async def share_roles(self) -> None:
         """Make the roles that all clusters share, once in a while."""
@@ -127,7 +127,7 @@ class Acceptance:
 
     async def drop_old_roles(self) -> None:
         """Delete the shared roles of older releases, when no cluster has them any more."""
-        if self.dropped or len(self.granted) < len(self.parts.views.clusters.store.objects):
+        if self.dropped or len(self.granted) < len(self.context.informers.clusters.store.objects):
             return
         for name in rbac.OLD_SHARED_ROLES:
             with suppress(NotFound, Conflict):

@@ -43,10 +43,10 @@ DRAIN_SECONDS = 5.0
 class ManagedClusterController:
     """Reconciles ManagedClusters."""
 
-    def __init__(self, parts: HubContext) -> None:
-        self.parts = parts
-        self.registration = Acceptance(parts)
-        self.deletion = ClusterDeletion(parts, self.registration)
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.registration = Acceptance(context)
+        self.deletion = ClusterDeletion(context, self.registration)
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed."""
@@ -61,7 +61,8 @@ class ManagedClusterController:
         old, new = ((each or {}).get("spec") for each in (change.old, change.new))
         if old != new:
             yield from (
-                cluster_request(key.name) for key in list(self.parts.views.clusters.store.objects)
+                cluster_request(key.name)
+                for key in list(self.context.informers.clusters.store.objects)
             )
 
     def by_manager(self, change: StoreChange) -> Iterable[Request]:
@@ -71,9 +72,9 @@ class ManagedClusterController:
     async def reconcile(self, request: Request) -> Result:
         """Make the hub right for one cluster."""
         name = request.key.name
-        cluster = self.parts.views.cluster(name)
+        cluster = self.context.informers.cluster(name)
         if cluster is None:
-            self.parts.heartbeats.forget(name)
+            self.context.lease_observations.forget(name)
             self.registration.forget(name)
             return Result.never()
         try:
@@ -84,10 +85,10 @@ class ManagedClusterController:
 
     async def make_right(self, cluster: ManagedCluster) -> Result:
         """Make the hub right for one cluster in the state that we know."""
-        lease = self.parts.views.leases.get(Key(cluster.name, LEASE_NAME))
+        lease = self.context.informers.leases.get(Key(cluster.name, LEASE_NAME))
         if lease is None and cluster.metadata.deleting:
-            self.parts.heartbeats.forget(cluster.name)
-        beat = self.parts.heartbeats.observe(cluster, lease, self.parts.now())
+            self.context.lease_observations.forget(cluster.name)
+        beat = self.context.lease_observations.observe(cluster, lease, self.context.now())
         if cluster.metadata.deleting:
             cluster = await self.report(cluster, beat, None)
             return await self.deletion.step(cluster)
@@ -112,7 +113,7 @@ class ManagedClusterController:
 
     def next_look(self, cluster: ManagedCluster, beat: LeaseObservation | None) -> float:
         """Seconds until the cluster may be lost, or everything is to be applied again."""
-        silent = silent_in(cluster, beat, self.parts.now())
+        silent = silent_in(cluster, beat, self.context.now())
         return min(silent, RESYNC_SECONDS) if silent > 0 else RESYNC_SECONDS
 
     async def settle(self, cluster: ManagedCluster) -> ManagedCluster:
@@ -120,19 +121,19 @@ class ManagedClusterController:
         patch = self.settling(cluster)
         if not patch:
             return cluster
-        return decode(await patch_cluster(self.parts.client, cluster, patch), ManagedCluster)
+        return decode(await patch_cluster(self.context.client, cluster, patch), ManagedCluster)
 
     def settling(self, cluster: ManagedCluster) -> Object:
         """What of a cluster's metadata and spec must change."""
         meta: dict[str, Any] = {}
-        installation = self.parts.installation
-        finalizers = wanted_finalizers(cluster, cleans_up=installation.cleans_up)
+        configuration = self.context.configuration
+        finalizers = wanted_finalizers(cluster, cleans_up=configuration.cleans_up)
         if finalizers != cluster.metadata.finalizers:
             meta["finalizers"] = finalizers
-        if installation.has_default_sets and not cluster.metadata.labels.get(SET_LABEL):
+        if configuration.has_default_sets and not cluster.metadata.labels.get(SET_LABEL):
             meta["labels"] = {SET_LABEL: DEFAULT_SET}
         patch: Object = {"metadata": meta} if meta else {}
-        wanted = taints(cluster, self.parts.now())
+        wanted = taints(cluster, self.context.now())
         if not same_taints(wanted, cluster.spec.taints):
             patch["spec"] = {"taints": plain(wanted)}
         return patch
@@ -145,12 +146,12 @@ class ManagedClusterController:
         conditions = list(old.conditions)
         for said in (
             acceptance(cluster, error),
-            availability(cluster, beat, self.parts.now()),
+            availability(cluster, beat, self.context.now()),
             clock(cluster, beat),
         ):
             if said is not None:
-                conditions = put(conditions, said, self.parts.now())
-        namespaces = member_namespaces(cluster, self.parts.views.cluster_sets())
+                conditions = put(conditions, said, self.context.now())
+        namespaces = member_namespaces(cluster, self.context.informers.cluster_sets())
         patch: Object = {}
         if conditions != list(old.conditions):
             patch["conditions"] = plain(conditions)
@@ -159,7 +160,7 @@ class ManagedClusterController:
         if not patch:
             return cluster
         written = await patch_cluster(
-            self.parts.client, cluster, {"status": patch}, subresource="status"
+            self.context.client, cluster, {"status": patch}, subresource="status"
         )
         self.announce(cluster, conditions)
         return decode(written, ManagedCluster)
@@ -174,7 +175,7 @@ class ManagedClusterController:
             old, new = find(cluster.status.conditions, type_), find(conditions, type_)
             if new is None or new.status != status or (old is not None and old.status == status):
                 continue
-            record = self.parts.tell if status == "True" else self.parts.warn
+            record = self.context.tell if status == "True" else self.context.warn
             record(cluster, reason, new.message)
 
 

@@ -100,9 +100,9 @@ def is_ours(namespace: Object, cluster: ManagedCluster) -> bool:
 class ClusterDeletion:
     """Detaches clusters that are being deleted."""
 
-    def __init__(self, parts: HubContext, registration: Acceptance) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext, registration: Acceptance) -> None:
+        self.context = context
+        self.client = context.client
         self.registration = registration
 
     async def step(self, cluster: ManagedCluster) -> Result:
@@ -133,7 +133,7 @@ class ClusterDeletion:
                 uid = found["metadata"]["uid"]
                 await self.client.delete(NAMESPACES, Key("", cluster.name), uid=uid)
             return
-        self.parts.warn(
+        self.context.warn(
             cluster,
             "NamespaceKept",
             f"namespace {cluster.name} stays although {DELETE_NAMESPACE} is set: the hub did not"
@@ -155,7 +155,7 @@ class ClusterDeletion:
         self, cluster: ManagedCluster, remaining: RemainingObjects, *, cleans_up: bool
     ) -> None:
         """Delete those objects whose turn it is, and say what is left."""
-        if is_given_up(cluster, self.parts.now()):
+        if is_given_up(cluster, self.context.now()):
             await self.give_up(cluster, remaining)
             return
         turn = next_group(remaining.items) if cleans_up else []
@@ -183,7 +183,7 @@ class ClusterDeletion:
             message=left + order + (remedy if waits else ""),
         )
         old = cluster.status.conditions
-        new = put(old, said, self.parts.now())
+        new = put(old, said, self.context.now())
         if new != old:
             patch = {"status": {"conditions": plain(new)}}
             await patch_cluster(self.client, cluster, patch, subresource="status")
@@ -197,7 +197,7 @@ class ClusterDeletion:
             except NotFound:
                 continue
             await remove(self.client, remaining.resource, key)
-        self.parts.warn(
+        self.context.warn(
             cluster,
             "Orphaned",
             f"given up without cleaning the cluster, because of {FORCE_DETACH}: {remaining.words}",

@@ -152,5 +152,5 @@ async def share(operator: Operator, hub: HubProcess, feed: HubFeed) -> None:
         feed.follow(controller.resources)
     await hub.begun.wait()
     assert hub.fleet is not None
-    feed.follow(hub.fleet.views.clusters)
-    feed.follow(hub.fleet.views.profiles)
+    feed.follow(hub.fleet.informers.clusters)
+    feed.follow(hub.fleet.informers.profiles)

@@ -120,8 +120,8 @@ def outcome(request: Object | None) -> IssuedCertificate | RequestRefused | None
     conditions: list[Object] = status.get("conditions") or []
     for condition in conditions:
         if condition["type"] in ("Denied", "Failed"):
-            said = condition.get("message") or condition.get("reason") or "no reason was given"
-            return RequestRefused(f"{condition['type'].lower()}: {said}")
+            reported = condition.get("message") or condition.get("reason") or "no reason was given"
+            return RequestRefused(f"{condition['type'].lower()}: {reported}")
     if certificate := status.get("certificate"):
         return IssuedCertificate(base64.b64decode(certificate))
     return None

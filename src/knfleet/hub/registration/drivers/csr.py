@@ -95,9 +95,9 @@ def latest_agent(manifests: Iterable[Object]) -> str:
 class CSRApprovalController:
     """Reconciles CertificateSigningRequests."""
 
-    def __init__(self, parts: HubContext) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
         self.told: set[str] = set()
 
     def by_request(self, change: StoreChange) -> Iterable[Request]:
@@ -106,17 +106,17 @@ class CSRApprovalController:
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: what it may have may have changed as well."""
-        for manifest in self.parts.views.requests.by_index("cluster", change.key.name):
+        for manifest in self.context.informers.requests.by_index("cluster", change.key.name):
             yield Request(HUB, Key.of(manifest))
 
     def by_manager(self, change: StoreChange) -> Iterable[Request]:
         """The settings changed."""
-        for manifest in self.parts.views.requests.items():
+        for manifest in self.context.informers.requests.items():
             yield Request(HUB, Key.of(manifest))
 
     async def reconcile(self, request: Request) -> Result:
         """Decide on one request."""
-        manifest = self.parts.views.requests.get(request.key)
+        manifest = self.context.informers.requests.get(request.key)
         if manifest is None:
             self.told.discard(request.key.name)
             return Result.never()
@@ -124,7 +124,7 @@ class CSRApprovalController:
         if isinstance(examined, RequestProblem):
             self.tell_once(manifest, examined.reason)
             return Result.never()
-        cluster = self.parts.views.cluster(examined.cluster)
+        cluster = self.context.informers.cluster(examined.cluster)
         try:
             if concluded(manifest):
                 await self.record(cluster)
@@ -147,7 +147,7 @@ class CSRApprovalController:
             cluster,
             alive=cluster is not None and not examined.renews and await self.alive(cluster),
             may_renew=examined.renews and await self.may_renew(manifest),
-            auto_approved=self.parts.installation.auto_approved,
+            auto_approved=self.context.configuration.auto_approved,
         )
 
     async def alive(self, cluster: ManagedCluster) -> bool:
@@ -159,8 +159,8 @@ class CSRApprovalController:
             lease = await self.client.get(LEASES, LEASE_NAME, cluster.name)
         except NotFound:
             lease = None
-        now = self.parts.now()
-        return is_alive(cluster, self.parts.heartbeats.seen(cluster, lease, now), now)
+        now = self.context.now()
+        return is_alive(cluster, self.context.lease_observations.seen(cluster, lease, now), now)
 
     async def may_renew(self, manifest: Object) -> bool:
         """Whether RBAC lets the one who asks renew its certificate."""
@@ -192,7 +192,7 @@ class CSRApprovalController:
             self.tell_once(manifest, verdict.message)
             return
         if verdict.accepts:
-            annotations = {AUTO_ACCEPTED: timestamp(self.parts.now())}
+            annotations = {AUTO_ACCEPTED: timestamp(self.context.now())}
             patch: Object = {
                 "metadata": {"annotations": annotations},
                 "spec": {"hubAcceptsClient": True},
@@ -203,13 +203,13 @@ class CSRApprovalController:
             self.client, manifest, ApprovalCondition(type_, verdict.reason, verdict.message)
         )
         if type_ == "Denied":
-            self.parts.warn(cluster, verdict.reason, verdict.message)
+            self.context.warn(cluster, verdict.reason, verdict.message)
 
     async def record(self, cluster: ManagedCluster | None) -> None:
         """Remember on the cluster which agent last got a certificate."""
         if cluster is None:
             return
-        mine = self.parts.views.requests.by_index("cluster", cluster.name)
+        mine = self.context.informers.requests.by_index("cluster", cluster.name)
         agent = latest_agent(mine)
         annotations = cluster.metadata.annotations
         if not agent or annotations.get(AGENT_NAME) == agent:
