@@ -35,7 +35,7 @@ async def build(
     go: str, source: Path, binary: Path, package: str, progress: ProgressReporter
 ) -> None:
     """Build the program; it appears only when it is complete."""
-    progress.say(f"building {binary.name} with {go}: about 2 minutes, once")
+    progress.report(f"building {binary.name} with {go}: about 2 minutes, once")
     draft = binary.with_name(f".{binary.name}.draft")
     nice = [found] if (found := shutil.which("nice")) else []
     command = [*nice, go, "build", "-v", "-trimpath", "-ldflags", "-s -w"]

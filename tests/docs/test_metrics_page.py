@@ -53,7 +53,7 @@ def exported() -> dict[str, Told]:
     count_conditions(metrics, [])
     ClusterMetrics(metrics, cast("ClusterPool", None))
     gauges = ResourceMetrics(lambda: [RESOURCE], lambda: [STATE], lambda: MOMENT)
-    gauges.look()
+    gauges.snapshot()
     found = {each.name: Told(each.type, tuple(each.samples[0].labels)) for each in gauges.collect()}
     collectors = cast("list[object]", [*vars(metrics.registry)["_collector_to_names"]])
     for collector in collectors:

@@ -117,5 +117,5 @@ async def observe_some(
         store.put(sample, outcome)
         seconds = time.monotonic() - began
         result = outcome.problem or f"{len(outcome.objects)} objects"
-        progress.say(f"{sample.name}: {result[:100]} ({seconds:.0f} s, {len(missing)} to do)")
+        progress.report(f"{sample.name}: {result[:100]} ({seconds:.0f} s, {len(missing)} to do)")
         await pool.clean(lent.name)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from knfleet.hub.manager import HubManager, HubOptions, join
+from knfleet.hub.manager import HubManager, HubOptions, start_hub
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
@@ -75,7 +75,7 @@ async def running(
         options = HubOptions(
             auto_approved_users=frozenset(users), now=lambda: datetime.now(UTC) + ahead
         )
-        fleet = join(manager, client, metrics=Metrics(), options=options)
+        fleet = start_hub(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())
         try:
             await asyncio.wait_for(fleet.informers.synced(), 30)

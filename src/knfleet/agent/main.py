@@ -96,7 +96,7 @@ class Agent:
         names = AgentNames(credentials.cluster, credentials.agent)
         problem = certificate_problem(credentials, names, datetime.now(UTC))
         if not problem and is_moved(credentials, bootstrap.address):
-            credentials, problem = await self.at_another_place(credentials, bootstrap)
+            credentials, problem = await self.try_new_address(credentials, bootstrap)
         lost, self.lost = self.lost, ""
         if not problem and lost == CERTIFICATE_REJECTED:
             problem = "the hub does not know our certificate"
@@ -118,7 +118,7 @@ class Agent:
             await self.store.save(credentials)
         return credentials
 
-    async def at_another_place(
+    async def try_new_address(
         self, credentials: HubCredentials, bootstrap: Bootstrap
     ) -> tuple[HubCredentials, str]:
         """The same identity at another address, and what is wrong with it there."""

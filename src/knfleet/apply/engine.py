@@ -76,18 +76,18 @@ class Engine:
         self.applyset = applyset
         self.owners = owners
         self.deadlines = deadlines
-        self.ledger = AppliedObjects(now, fresh_seconds)
-        self.sight = LiveStateReader(client, applyset, self.ledger, watch)
+        self.applied_objects = AppliedObjects(now, fresh_seconds)
+        self.live_state = LiveStateReader(client, applyset, self.applied_objects, watch)
         self.parents = Parents(client, applyset)
-        self.writer = Writer(client, applyset, self.ledger, deadlines)
-        self.gates = Gates(client, applyset, self.sight, deadlines)
+        self.writer = Writer(client, applyset, self.applied_objects, deadlines)
+        self.gates = Gates(client, applyset, self.live_state, deadlines)
         self.executor = Executor(self.parents, self.writer, self.gates)
-        self.pruner = Pruner(client, self.parents, self.sight, deadlines)
+        self.pruner = Pruner(client, self.parents, self.live_state, deadlines)
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
         self.known_kinds: Kinds = {}
         self.doubts = False
         """Whether the next whole look must not rely on what is remembered or watched."""
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         """Held by who acts: a repair must not bring back what an uninstall deletes."""
 
     async def desired(self, objects: Sequence[Object]) -> DesiredSet:
@@ -131,14 +131,14 @@ class Engine:
 
     def recheck(self) -> None:
         """Believe nothing: the next apply and prune look at everything in the cluster itself."""
-        self.ledger.records.clear()
+        self.applied_objects.records.clear()
         self.pruner.forget()
         self.parents.parent = None
         self.doubts = True
 
     async def rediscover(self) -> None:
         """Write on the parent again where members are, after it was lost: their labels tell."""
-        async with self.turn:
+        async with self.lock:
             members, _ = await self.pruner.sweep()
             refs = [member.ref for member in members]
             await self.parents.change(lambda inventory: inventory.widened(refs))
@@ -146,10 +146,10 @@ class Engine:
     async def plan(self, objects: Sequence[Object]) -> ApplyPlan:
         """What `apply` would do; nothing is written."""
         desired = await self.desired(objects)
-        _, plan = await self.look(desired.objects.values())
+        _, plan = await self.observe(desired.objects.values())
         return plan
 
-    def wanted(self, objects: Sequence[Object]) -> Mapping[Ref, Desired]:
+    def prepared_objects(self, objects: Sequence[Object]) -> Mapping[Ref, Desired]:
         """The objects ready to be applied, if they have been made ready before."""
         if self.prepared is None or self.prepared[0] is not objects:
             return {}
@@ -162,23 +162,23 @@ class Engine:
             return StepContext(self.applyset.id, adoptable)
         return StepContext(self.applyset.id, adoptable, parent.inventory.done_jobs)
 
-    async def look(self, wanted: Collection[Desired]) -> tuple[LiveState, ApplyPlan]:
+    async def observe(self, wanted: Collection[Desired]) -> tuple[LiveState, ApplyPlan]:
         """What is there of some objects, and what must be done."""
         if self.parents.parent is None:
             await self.parents.read()
-        seen = await self.sight.look(wanted, afresh=self.doubts)
-        hidden = {failure.ref for failure in seen.failures}
+        live = await self.live_state.read(wanted, afresh=self.doubts)
+        hidden = {failure.ref for failure in live.failures}
         part = DesiredSet({each.ref: each for each in wanted if each.ref not in hidden})
-        context = self.context(await self.orphaned_sets(seen))
-        if len(seen.objects) <= MANY:
-            return seen, make_plan(part, seen.objects, context, trusted=seen.trusted)
-        return seen, await asyncio.to_thread(
-            make_plan, part, seen.objects, context, trusted=seen.trusted
+        context = self.context(await self.orphaned_sets(live))
+        if len(live.objects) <= MANY:
+            return live, make_plan(part, live.objects, context, trusted=live.trusted)
+        return live, await asyncio.to_thread(
+            make_plan, part, live.objects, context, trusted=live.trusted
         )
 
-    async def orphaned_sets(self, seen: LiveState) -> frozenset[str]:
+    async def orphaned_sets(self, live: LiveState) -> frozenset[str]:
         """Sets of ours, found on objects, whose parent is gone."""
-        ours = {each.part_of for each in seen.objects.values() if each.part_of and each.own}
+        ours = {each.part_of for each in live.objects.values() if each.part_of and each.own}
         gone: set[str] = set()
         for set_id in ours - {self.applyset.id}:
             try:
@@ -198,23 +198,23 @@ class Engine:
 
         Raises `KubeError` when the cluster cannot be looked at, or the parent cannot be written.
         """
-        async with self.turn:
+        async with self.lock:
             return await self.apply_now(objects, only)
 
     async def apply_now(self, objects: Sequence[Object], only: Collection[Ref] | None) -> ChangeSet:
         """The same, when it is our turn; a part is only applied of what was applied as a whole."""
-        if only is not None and not self.wanted(objects):
+        if only is not None and not self.prepared_objects(objects):
             return ChangeSet()
         desired = await self.desired(objects)
         wanted = [each for ref, each in desired.objects.items() if only is None or ref in only]
         if only is not None:
-            self.ledger.forget(only)
-        seen, plan = await self.look(wanted)
+            self.applied_objects.forget(only)
+        live, plan = await self.observe(wanted)
         self.doubts = self.doubts and only is not None
         outcomes: list[Outcome] = [
             *(each for each in desired.rejected if only is None or each.ref in only),
-            *seen.failures,
-            *map(self.keep, plan.kept),
+            *live.failures,
+            *map(self.record_unchanged, plan.kept),
             *map(stopped, plan.stopped),
         ]
         if plan.is_empty:
@@ -224,10 +224,10 @@ class Engine:
             outcomes += await self.executor.execute(plan, desired)
         return ChangeSet.of(await self.with_rights(outcomes, desired))
 
-    def keep(self, step: ApplyStep) -> ObjectResult:
+    def record_unchanged(self, step: ApplyStep) -> ObjectResult:
         """Remember that an object is as it should be."""
         if step.observed is not None:
-            self.ledger.note(step.desired.ref, step.desired.digest, step.observed.version)
+            self.applied_objects.note(step.desired.ref, step.desired.digest, step.observed.version)
         return ObjectResult(step.desired.ref, Action.UNCHANGED)
 
     async def with_rights(self, outcomes: list[Outcome], desired: DesiredSet) -> list[Outcome]:
@@ -259,7 +259,7 @@ class Engine:
         To be called when what is wanted works. When nothing was applied since the last time, it
         asks the cluster nothing.
         """
-        async with self.turn:
+        async with self.lock:
             return await self.pruner.prune(await self.desired(objects), self.owners)
 
     async def losses(self, objects: Sequence[Object]) -> list[Ref]:
@@ -268,8 +268,8 @@ class Engine:
 
     async def uninstall(self) -> ChangeSet:
         """Delete all members; CRDs stay, and Namespaces that were there before."""
-        async with self.turn:
-            self.ledger.records.clear()
+        async with self.lock:
+            self.applied_objects.records.clear()
             self.prepared = None
             return await self.pruner.uninstall(self.owners)
 

@@ -89,12 +89,12 @@ class Cluster:
         session = self.session
         if session is not None and session.access != access:
             # Now, not when the session's own task comes to it: not one more request goes there.
-            session.end(self.why_ended())
+            session.end(self.end_reason())
         elif cleared and session is not None and not session.answering:
             session.hurry()
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell everybody, if there is news."""
         verdict = self.verdict()
         session = self.session
@@ -169,14 +169,14 @@ class Cluster:
 
     async def hold(self, access: ResolvedAccess) -> None:
         """Keep one session until it ends, or there is another way in."""
-        session = self.session = ClusterConnection(self.profile, access, self.setup, self.tell)
+        session = self.session = ClusterConnection(self.profile, access, self.setup, self.notify)
         self.sessions += 1
         session.excesses = self.excesses
         if self.refused is not None:
             session.verdict = self.refused
         elif self.was_connected:
             session.verdict = stale(self.profile, access.endpoint.server)
-        self.tell()
+        self.notify()
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {
@@ -184,7 +184,7 @@ class Cluster:
                     group.create_task(self.until_other(session)),
                 }
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                session.end(self.why_ended())
+                session.end(self.end_reason())
                 for task in tasks:
                     task.cancel()
         finally:
@@ -220,7 +220,7 @@ class Cluster:
             self.moved.clear()
             await self.moved.wait()
 
-    def why_ended(self) -> AccessError:
+    def end_reason(self) -> AccessError:
         """What to tell those who still use the old session."""
         if self.problem is not None:
             return self.problem

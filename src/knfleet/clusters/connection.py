@@ -25,8 +25,8 @@ from knfleet.clusters.preflight import (
     KUBE_SYSTEM_PATH,
     PreflightResult,
     kube_system_uid,
-    look,
     objection,
+    run_preflight,
     uid_in,
 )
 from knfleet.clusters.timing import ConnectionSetup
@@ -126,7 +126,7 @@ class ClusterConnection:
         try:
             while self.ended is None:
                 self.is_queued = True
-                async with self.setup.connecting.turn():
+                async with self.setup.connecting.slot():
                     self.is_queued = False
                     await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
@@ -174,10 +174,10 @@ class ClusterConnection:
             # A plugin has its own time limit, longer than a server's.
             await self.login.current()
             started = loop.time()
-            seen = await look(self.probing, self.setup.timing.connect)
+            seen = await run_preflight(self.probing, self.setup.timing.connect)
         except KubeError as error:
             if self.excess is None:
-                self.lose(error)
+                self.mark_lost(error)
             return
         self.latency = (loop.time() - started) / 2
         self.confirmed_at, self.cleared = loop.time(), troubles
@@ -206,7 +206,7 @@ class ClusterConnection:
         log.info("spoke is up", profile=str(self.profile), version=seen.version, remark=remark)
         self.move(PhaseReason(Phase.UP, message=remark))
 
-    def lose(self, error: KubeError) -> None:
+    def mark_lost(self, error: KubeError) -> None:
         """The spoke cannot be used: close the gate, and cut what is under way."""
         if isinstance(error, RequestTimeout) and not self.login.is_fresh():
             command = self.access.plugin.command
@@ -225,7 +225,7 @@ class ClusterConnection:
         """The spoke sent more than it may: nothing of this session is used any more."""
         if self.excess is None and self.ended is None:
             self.excess = error
-            self.lose(error)
+            self.mark_lost(error)
             self.hurry()
 
     async def sit_out(self) -> None:
@@ -308,7 +308,7 @@ class ClusterConnection:
             return
         except KubeError as error:
             if self.excess is None:
-                self.lose(error)
+                self.mark_lost(error)
             return
         self.latency = loop.time() - started
         self.confirmed_at = loop.time()
@@ -324,7 +324,7 @@ class ClusterConnection:
         if self.doubt:
             # Where a connection leads that was made before says nothing about the next one.
             self.pulse.close()
-        body = await self.pulse.ask(deadline)
+        body = await self.pulse.probe(deadline)
         if body is not None:
             return uid_in(body)
         return await kube_system_uid(self.probing, deadline)

@@ -31,9 +31,9 @@ class PluginPrograms:
         known = self.seen.get(plugin.command)
         if known is not None and now - known[0] < MOMENT_SECONDS:
             return known[1]
-        return self.look(plugin)
+        return self.fingerprint(plugin)
 
-    def look(self, plugin: ExecPlugin) -> object:
+    def fingerprint(self, plugin: ExecPlugin) -> object:
         """What a program looks like now."""
         stamp = program_stamp(plugin)
         self.seen[plugin.command] = (asyncio.get_running_loop().time(), stamp)
@@ -69,12 +69,12 @@ class PluginCredentials:
     async def fetch(self) -> Credential:
         """Run the plugin."""
         loop = asyncio.get_running_loop()
-        self.stamp = self.programs.look(self.plugin)
+        self.stamp = self.programs.fingerprint(self.plugin)
         self.count += 1
         self.running_since = started = loop.time()
         try:
             self.is_queued = True
-            async with self.turns.turn():
+            async with self.turns.slot():
                 self.is_queued = False
                 started = loop.time()
                 credential = await self.plugin.fetch(self.run)

@@ -152,7 +152,7 @@ class ClusterPool:
         """Stay connected to a profile's cluster for somebody, until they leave."""
         spoke = self.spokes.get(profile)
         if spoke is None:
-            spoke = self.spokes[profile] = Cluster(profile, self.setup, self.tell)
+            spoke = self.spokes[profile] = Cluster(profile, self.setup, self.notify)
             spoke.aim(*self.way_to(profile))
             self.start(profile, spoke)
         spoke.holders.add(holder)
@@ -171,7 +171,7 @@ class ClusterPool:
                 self.leaving = {each for each in self.leaving if not each.ended.is_set()}
                 self.leaving.add(lifetime)
 
-    async def let_go(self) -> None:
+    async def close_lost(self) -> None:
         """Wait until nothing is left of the connections that were left."""
         while self.leaving:
             lifetime = self.leaving.pop()
@@ -228,7 +228,7 @@ class ClusterPool:
         """A profile as it was last read."""
         return self.profiles.get(key)
 
-    def tell(self, profile: Key) -> None:
+    def notify(self, profile: Key) -> None:
         """Tell everybody who wants to know; not at the end, which is nobody's fault."""
         if not self.stopping.is_set():
             for handler in self.handlers:

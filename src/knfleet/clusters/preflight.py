@@ -94,7 +94,7 @@ class PreflightResult(Struct, frozen=True):
     missing: tuple[Right, ...] = ()
 
 
-async def look(client: Client, deadline: float) -> PreflightResult:
+async def run_preflight(client: Client, deadline: float) -> PreflightResult:
     """Ask a spoke all that must be known; raises `KubeError` when it does not answer as it should.
 
     A wrong credential is refused by each of these requests, so an answer proves that it is right.

@@ -151,9 +151,9 @@ class ProviderFile:
         """Follow the file."""
         while True:
             await asyncio.sleep(self.look_seconds)
-            self.look()
+            self.reload_if_changed()
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file if it is another one than before, or was of no use."""
         stamp = stamp_of(self.path)
         if stamp == self.stamp and not self.problem:

@@ -80,10 +80,10 @@ class DevClusters:
                 accesses = [control_plane.access(self.folder, each) for each in state.clusters]
                 write_private(self.folder.kubeconfig, pki.kubeconfig(accesses))
             except DevError:
-                self.take_back(before, state)
+                self.roll_back(before, state)
                 raise
             except BaseException:
-                self.take_back(before, state)
+                self.roll_back(before, state)
                 self.forget(before, state)
                 raise
         return state
@@ -137,7 +137,9 @@ class DevClusters:
                 # It was killed just before we looked, and had not ended yet.
                 await self.bring_up_one(cluster, tools)
             ready.append(cluster.name)
-            self.progress.say(f"{cluster.name} is ready after {time.monotonic() - started:.1f} s")
+            self.progress.report(
+                f"{cluster.name} is ready after {time.monotonic() - started:.1f} s"
+            )
             self.progress.advance("clusters ready", len(ready), total)
 
         self.progress.advance("clusters ready", 0, total)
@@ -236,7 +238,7 @@ class DevClusters:
             return True
         return False
 
-    def take_back(self, before: DevState, state: DevState) -> None:
+    def roll_back(self, before: DevState, state: DevState) -> None:
         """End what this run started; clusters that ran before keep running."""
         self.end(self.started)
         self.started = []

@@ -6,7 +6,7 @@ from typing import Protocol
 class ProgressReporter(Protocol):
     """Somebody who is told what is going on."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """One thing happened."""
         ...
 
@@ -18,7 +18,7 @@ class ProgressReporter(Protocol):
 class SilentProgress:
     """Nobody listens."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Ignored."""
 
     def advance(self, what: str, done: int, total: int) -> None:

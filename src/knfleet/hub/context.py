@@ -35,11 +35,11 @@ class HubContext(Struct, frozen=True):
     lease_observations: LeaseObservations
     now: Now = wall
 
-    def warn(self, cluster: ManagedCluster, reason: str, message: str) -> None:
+    def record_warning(self, cluster: ManagedCluster, reason: str, message: str) -> None:
         """Tell in a cluster's namespace that something went wrong with it."""
         self.events.warning(regarding(cluster), reason, message)
 
-    def tell(self, cluster: ManagedCluster, reason: str, message: str) -> None:
+    def record_event(self, cluster: ManagedCluster, reason: str, message: str) -> None:
         """Tell in a cluster's namespace that something happened to it."""
         self.events.normal(regarding(cluster), reason, message)
 

@@ -69,10 +69,10 @@ class HubManager:
         )
         self.sets = ClusterSetController(self.context)
         self.controllers = [
-            self.clusters(),
-            self.requests(),
+            self.managed_clusters(),
+            self.csr_approval(),
             self.cluster_sets(),
-            self.publishing(),
+            self.cluster_profiles(),
             self.managers(),
         ]
 
@@ -86,7 +86,7 @@ class HubManager:
         self.metrics.watch_queue(name, made.queue)
         return made
 
-    def clusters(self) -> Controller:
+    def managed_clusters(self) -> Controller:
         """The controller of clusters."""
         clusters = ManagedClusterController(self.context)
         made = self.controller("managedcluster", clusters.reconcile)
@@ -97,7 +97,7 @@ class HubManager:
         made.watches(self.informers.managers.on_change, requests=clusters.by_manager)
         return made
 
-    def requests(self) -> Controller:
+    def csr_approval(self) -> Controller:
         """The controller of certificate requests."""
         requests = CSRApprovalController(self.context)
         made = self.controller("certificaterequest", requests.reconcile)
@@ -116,7 +116,7 @@ class HubManager:
             made.queue.add(request)
         return made
 
-    def publishing(self) -> Controller:
+    def cluster_profiles(self) -> Controller:
         """The controller of profiles."""
         places = ProfileNamespaces(self.client, self.manager.lifetime)
         publishing = ClusterProfileController(self.context, places)
@@ -131,11 +131,11 @@ class HubManager:
 
     def managers(self) -> Controller:
         """The controller of the ClusterManager's status."""
-        made = self.controller("clustermanager", self.say_how_it_stands)
+        made = self.controller("clustermanager", self.update_status)
         made.watches(self.informers.managers.on_change, requests=by_manager)
         return made
 
-    async def say_how_it_stands(self, request: Request) -> Result:
+    async def update_status(self, request: Request) -> Result:
         """Write what the hub says of itself."""
         if self.informers.managers.get(request.key) is None:
             return Result.never()
@@ -193,7 +193,7 @@ def by_manager(change: StoreChange) -> Iterable[Request]:
     yield Request(HUB, Key("", change.key.name))
 
 
-def join(
+def start_hub(
     manager: Manager, client: Client, *, metrics: Metrics, options: HubOptions | None = None
 ) -> HubManager:
     """Add everything that makes a hub of a process; the fleet's CRDs must be served."""

@@ -87,7 +87,7 @@ class KnativeController:
             parts.targets,
             reporter=StatusWriter(kind, parts.client, self.events, parts.metrics),
             lifetime=manager.lifetime,
-            look_again=self.look_again,
+            look_again=self.requeue,
             turns=parts.turns,
         )
         self.reconciler = Reconciler(
@@ -115,14 +115,14 @@ class KnativeController:
         manifest = self.resources.get(key)
         return self.owns is None or manifest is None or self.owns(place_of(manifest))
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with custom resources that are ours now."""
         for manifest in self.resources.items():
             key = Key.of(manifest)
             if key not in self.reconciler.records and self.is_ours(key):
                 self.controller.queue.add(Request(HUB, key))
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop all work on custom resources that are not ours; nothing of it runs afterwards."""
         await self.controller.cut_off(lambda request: not self.is_ours(request.key))
         records, owns = self.reconciler.records, self.owns
@@ -153,7 +153,7 @@ class KnativeController:
                 record.interrupt()
             self.controller.queue.add(Request(HUB, key))
 
-    def look_again(self, request: Request, seconds: float) -> None:
+    def requeue(self, request: Request, seconds: float) -> None:
         """Have a custom resource looked at soon."""
         self.controller.queue.add_after(request, seconds)
 
@@ -178,7 +178,7 @@ class KnativeController:
         if finalizer in finalizers_of(old) and finalizer not in finalizers_of(new):
             return True
         record = self.reconciler.records.get(Key.of(new))
-        return record is not None and not record.has_said(status_of(new))
+        return record is not None and not record.has_reported(status_of(new))
 
     async def run(self) -> None:
         """Reconcile from when everything is known; several claim one place otherwise."""

@@ -93,7 +93,7 @@ class Renderer:
         )
         rendered = await self.rendered(cr, bundle, objects, facts)
         lack = shortfall(bundle.manifests, cr.component) if cr.spec.manifests else ""
-        place.rendering = kept(
+        place.rendering = reuse_unchanged(
             before, RenderResult(made_from, bundle.version, bundle.paths, rendered, lack)
         )
         return place.rendering
@@ -104,7 +104,7 @@ class Renderer:
         """What a custom resource asks for, shared with others that ask for the same."""
         if facts.live or facts.scopes:
             return await asyncio.to_thread(render, objects, cr, facts)
-        wish = wish_of(cr, bundle)
+        wish = render_inputs(cr, bundle)
         if (known := self.shared.get(wish)) is not None:
             return known
         # Others may have rendered the same meanwhile; the first one counts.
@@ -118,7 +118,7 @@ class Renderer:
         return from_discovery(each.resource for each in served)
 
 
-def wish_of(cr: Knative, bundle: Bundle) -> Wish:
+def render_inputs(cr: Knative, bundle: Bundle) -> Wish:
     """All that decides what is rendered, as far as the target has no say in it."""
     spec = replace(cr.spec, cluster_profile_ref=None)
     text = msgspec.json.encode(spec, order="deterministic")
@@ -136,7 +136,7 @@ async def live(client: Client, wanted: list[Need]) -> dict[Need, Object]:
     return found
 
 
-def kept(before: RenderResult | None, now: RenderResult) -> RenderResult:
+def reuse_unchanged(before: RenderResult | None, now: RenderResult) -> RenderResult:
     """The new rendering, with the old list where it says the same: nobody prepares it again."""
     if before is not None and before.rendered == now.rendered:
         return replace(now, rendered=before.rendered)

@@ -75,7 +75,7 @@ class Installation:
             watch=self.watch,
             deadlines=DEADLINES,
         )
-        self.engine.sight.empty = target.empty
+        self.engine.live_state.empty = target.empty
         self.repairs = InstallationRepairs(
             self.engine, self.watch, DriftConflicts(time.monotonic), repaired
         )
@@ -152,7 +152,7 @@ class Installation:
         await self.root()
         desired = await self.engine.desired(objects)
         resources = sorted({each.resource for each in desired.objects.values()})
-        await self.look_ahead(resources)
+        await self.watch_existing(resources)
         self.repairs.leave = frozenset(ref for ref in desired.refs if is_shared(ref))
         if self.repairs.objects is not objects:
             self.repairs.guard(objects)
@@ -188,7 +188,7 @@ class Installation:
                 await self.see(map(GroupKind.of, self.resources))
                 self.changed()
 
-    async def look_ahead(self, resources: Sequence[Resource]) -> None:
+    async def watch_existing(self, resources: Sequence[Resource]) -> None:
         """Watch what is there before it is applied, where that spares us from asking.
 
         Of an installation that is there, watches tell everything to a new process. One that is new
@@ -233,13 +233,13 @@ class Installation:
                 "ownerReferences": [owner_reference(owner)],
             },
         }
-        self.engine.parents.take(await self.client.apply(CONFIG_MAPS, parent))
+        self.engine.parents.remember(await self.client.apply(CONFIG_MAPS, parent))
 
     async def root_in_anchor(self) -> None:
         """Write the inventory on an anchor that has none: from memory, else from the objects."""
         parents, known = self.engine.parents, self.target.just_read
         before = parents.parent
-        parent = await parents.read() if known is None else parents.take(known)
+        parent = await parents.read() if known is None else parents.remember(known)
         if parent.is_marked or parent.is_foreign:
             return
         if before is not None:
@@ -249,7 +249,7 @@ class Installation:
 
     async def summary(self, objects: Sequence[Object]) -> SetReadiness | None:
         """How the workloads and Jobs are; None while that is not known."""
-        wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
+        wanted = [ref for ref in self.engine.prepared_objects(objects) if ref.group_kind in JUDGED]
         try:
             async with asyncio.timeout(SYNC_SECONDS):
                 for kind in {ref.group_kind for ref in wanted}:
@@ -269,7 +269,7 @@ class Installation:
         A first installation works without its Jobs.
         """
         objects = () if self.rendering is None else self.rendering.objects
-        wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
+        wanted = [ref for ref in self.engine.prepared_objects(objects) if ref.group_kind in JUDGED]
         if not all(self.watch.informer(kind) for kind in {ref.group_kind for ref in wanted}):
             return False
         summary = self.judged(wanted, objects)
@@ -282,7 +282,7 @@ class Installation:
 
     def as_of_now(self, health: ObjectReadiness) -> ObjectReadiness:
         """How an object is; one whose newest state was not seen yet is not ready."""
-        record = self.engine.ledger.records.get(health.ref)
+        record = self.engine.applied_objects.records.get(health.ref)
         known = self.watch.informers[health.ref.group_kind].get(health.ref.key)
         if record is None or known is None:
             return health
@@ -296,7 +296,7 @@ class Installation:
         """Whether a Job was complete before the cluster removed it."""
         if ref.group_kind != JOB or self.watch.informers[JOB].get(ref.key) is not None:
             return False
-        digest = self.engine.wanted(objects)[ref].digest
+        digest = self.engine.prepared_objects(objects)[ref].digest
         return self.engine.context().done_jobs.get(str(ref.key)) == digest
 
     def generation_of(self, need: Need) -> int | None:
@@ -310,7 +310,7 @@ class Installation:
 
     async def prune(self, objects: Sequence[Object]) -> ChangeSet:
         """Delete what an earlier release or setting has left."""
-        wanted = self.engine.wanted(objects)
+        wanted = self.engine.prepared_objects(objects)
         pruner, parent = self.engine.pruner, self.engine.parents.parent
         if pruner.pruned is None and parent is not None and wanted:
             refs = frozenset(wanted)

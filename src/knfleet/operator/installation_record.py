@@ -56,7 +56,7 @@ class InstallationRecord:
         """What was last written, or is being written."""
         return self.said[-1]
 
-    def has_said(self, status: KnativeStatus) -> bool:
+    def has_reported(self, status: KnativeStatus) -> bool:
         """Whether a status is one of ours: watches tell of a write when the next is under way."""
         return any(same(status, each) for each in self.said)
 

@@ -63,7 +63,7 @@ class InstallationRegistry:
             self.look_again(request, AT_ONCE_SECONDS)
 
         def repaired(repair: Repair) -> None:
-            self.reporter.tell_repair(manifest, repair)
+            self.reporter.report_repair(manifest, repair)
 
         def crashed(error: BaseException) -> None:
             log.error("watching ended", key=str(request.key), error=str(error))

@@ -42,7 +42,7 @@ from knfleet.operator.uninstall.orphan_cleanup import CleanupContext, OrphanClea
 from knfleet.operator.uninstall.tombstones import Tombstones
 from knfleet.release.releases import Releases
 from knfleet.runtime import logs, served_kinds
-from knfleet.runtime.http.health import HealthServer, answer
+from knfleet.runtime.http.health import HealthServer, check_response
 from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 from knfleet.runtime.leader.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
@@ -296,8 +296,8 @@ class OperatorHealth(HealthServer):
     def app(self) -> web.Application:
         """What is served."""
         app = super().app()
-        app.router.add_get("/health", partial(answer, self.health))
-        app.router.add_get("/readiness", partial(answer, self.readiness))
+        app.router.add_get("/health", partial(check_response, self.health))
+        app.router.add_get("/readiness", partial(check_response, self.readiness))
         return app
 
 

@@ -24,7 +24,7 @@ def failure_text(failures: Sequence[ObjectFailure]) -> str:
     if denials:
         parts.append(f"the operator is not allowed to {denials_text(denials)}")
     rest = [each for each in failures if not each.denials]
-    parts += told(group(rest))
+    parts += shortened(group(rest))
     return "; ".join(parts)
 
 
@@ -34,7 +34,7 @@ def group(failures: Iterable[ObjectFailure]) -> list[str]:
     for each in failures:
         by_words[each.why, each.message].append(each.ref)
     return [
-        f"{', '.join(told(map(str, refs)))}: {message} ({why})"
+        f"{', '.join(shortened(map(str, refs)))}: {message} ({why})"
         for (why, message), refs in by_words.items()
     ]
 
@@ -53,7 +53,7 @@ def denials_text(denials: Iterable[MissingRight]) -> str:
 
 def pending_text(pending: Sequence[ObjectPending]) -> str:
     """What must wait, and for what."""
-    return "; ".join(told(map(str, pending)))
+    return "; ".join(shortened(map(str, pending)))
 
 
 def left_text(changes: ChangeSet) -> str:
@@ -69,12 +69,12 @@ def left_text(changes: ChangeSet) -> str:
 def losses_text(shortfall: str, lost: Iterable[Ref]) -> str:
     """Why manifests that are not the installed component do not replace it."""
     return (
-        f"{shortfall}; with it {', '.join(told(map(str, lost)))} would be deleted, so nothing is"
-        " changed: give the manifests of the component, or delete the custom resource"
+        f"{shortfall}; with it {', '.join(shortened(map(str, lost)))} would be deleted, so nothing"
+        " is changed: give the manifests of the component, or delete the custom resource"
     )
 
 
-def told(texts: Iterable[str]) -> list[str]:
+def shortened(texts: Iterable[str]) -> list[str]:
     """Some texts, and how many more there are."""
     every = list(texts)
     more = len(every) - MOST_NAMED
@@ -98,7 +98,7 @@ def waiting_text(summary: SetReadiness, order: Iterable[Ref]) -> str:
     unready.sort(key=lambda each: place.get(each.ref, len(place)))
     names = ", ".join(each.ref.name for each in unready)
     ready = len(summary.healths) - len(unready)
-    details = "; ".join(told(map(health_text, unready)))
+    details = "; ".join(shortened(map(health_text, unready)))
     return f"Waiting on deployments: {names}; {ready} of {len(summary.healths)} ready: {details}"
 
 

@@ -92,17 +92,17 @@ class Reconciler:
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one custom resource a step further, when it is its turn."""
-        async with self.installations.turns.turn():
-            return await self.look_at(request)
+        async with self.installations.turns.slot():
+            return await self.reconcile_resource(request)
 
-    async def look_at(self, request: Request) -> Result:
+    async def reconcile_resource(self, request: Request) -> Result:
         """The same, now."""
         manifest = self.resources.get(request.key)
         if manifest is None:
             self.forget(request.key)
             return Result.never()
         record = self.record(manifest)
-        record.is_disputed = not record.has_said(status_of(manifest))
+        record.is_disputed = not record.has_reported(status_of(manifest))
         if record.is_triggered(manifest):
             self.recheck(record, manifest)
         first = self.first(manifest)
@@ -189,7 +189,7 @@ class Reconciler:
             said.not_eligible(str(error))
             again = Result.never()
         except TargetError as error:
-            again = self.lost(record, said, error)
+            again = self.handle_lost_target(record, said, error)
         except OtherHub as error:
             record.end()
             said.resolved()
@@ -205,7 +205,9 @@ class Reconciler:
         wait = await self.reporter.report(record, manifest, said)
         return again.within(wait) if wait else again
 
-    def lost(self, record: InstallationRecord, said: StatusBuilder, error: TargetError) -> Result:
+    def handle_lost_target(
+        self, record: InstallationRecord, said: StatusBuilder, error: TargetError
+    ) -> Result:
         """Say that the target cannot be used; of all else, what was last known stays said."""
         # When it is back, everything there is looked at anew.
         record.end()
@@ -216,9 +218,9 @@ class Reconciler:
         self, record: InstallationRecord, manifest: Object, said: StatusBuilder, problem: str
     ) -> Result:
         """Say what failed, if anything; or, when the target itself is in trouble, that alone."""
-        trouble = self.targets.trouble(manifest)
+        trouble = self.targets.problem(manifest)
         if trouble is not None:
-            return self.lost(record, said, trouble)
+            return self.handle_lost_target(record, said, trouble)
         if problem:
             said.failed(problem)
         return Result.after(record.retry_seconds())
@@ -230,12 +232,12 @@ class Reconciler:
         cr = decode(manifest, self.kind.type)
         self.check_migration(cr, record.status.version)
         said.eligible()
-        self.reporter.tell_policy(record, manifest)
+        self.reporter.report_policy(record, manifest)
         target = await self.resolve(record, manifest, cr)
         said.resolved()
         installation = self.installations.of(record, manifest, target)
         rendering = await self.renderer.render(cr, installation)
-        self.reporter.tell_warnings(record, manifest, rendering)
+        self.reporter.report_warnings(record, manifest, rendering)
         if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
             raise BadManifest(messages.losses_text(rendering.shortfall, lost))
         if rendering.version not in (said.status.version, record.announced):
@@ -243,14 +245,14 @@ class Reconciler:
             await self.reporter.report(record, manifest, said)
             record.announced = rendering.version
         changes = await installation.apply(rendering.objects)
-        self.reporter.tell_changes(record, manifest, changes)
+        self.reporter.report_changes(record, manifest, changes)
         if changes.failures:
             advice = self.kind.advice(cr, changes.failures)
             problem = advice + messages.failure_text(changes.failures)
             return self.after_failure(record, manifest, said, problem)
         said.applied(rendering.paths)
         summary = await installation.summary(rendering.objects)
-        if summary is None and (trouble := self.targets.trouble(manifest)) is not None:
+        if summary is None and (trouble := self.targets.problem(manifest)) is not None:
             raise trouble
         early = summary is not None and self.are_early(record, summary, rendering)
         if not self.judge(said, changes, summary, rendering, wait=not early):
@@ -302,7 +304,7 @@ class Reconciler:
         With `wait`, Jobs must be complete for that.
         """
         if summary is None:
-            said.not_seen()
+            said.mark_unknown()
             return False
         workloads, jobs = messages.workloads(summary), messages.jobs(summary)
         if workloads.is_ready:
@@ -328,7 +330,7 @@ class Reconciler:
         assert installation is not None
         assert installation.rendering is not None
         changes = await installation.prune(installation.rendering.objects)
-        self.reporter.tell_pruned(manifest, changes)
+        self.reporter.report_pruned(manifest, changes)
         if changes.settled:
             return Result.never()
         problem = f"{messages.left_text(changes)} of what was installed before"

@@ -36,10 +36,10 @@ class ResourceMetrics:
 
     def join(self, metrics: Metrics) -> None:
         """Be a part of what a process tells."""
-        metrics.before_scrape.append(self.look)
+        metrics.before_scrape.append(self.snapshot)
         metrics.registry.register(self)
 
-    def look(self) -> None:
+    def snapshot(self) -> None:
         """Take note of what there is; the rest is made in another thread."""
         self.known = list(self.resources()), list(self.states())
 

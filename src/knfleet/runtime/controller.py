@@ -126,7 +126,7 @@ class Controller:
         """Work until `stop`, then let running work end; when cancelled, end it."""
         async with asyncio.TaskGroup() as group:
             while (request := await self.queue.get()) is not None:
-                task = group.create_task(self.work(request), name=f"{self.name} {request}")
+                task = group.create_task(self.process(request), name=f"{self.name} {request}")
                 self.tasks[request] = task
                 task.add_done_callback(partial(self.finish, request))
 
@@ -152,7 +152,7 @@ class Controller:
         self.tasks.pop(request, None)
         self.queue.done(request)
 
-    async def work(self, request: Request) -> None:
+    async def process(self, request: Request) -> None:
         """Reconcile one request, and see to when it comes again."""
         begun = self.clock.time()
         with logs.bound(controller=self.name, cluster=request.cluster, key=str(request.key)):

@@ -29,7 +29,7 @@ class StartLimit:
         self.entrance = asyncio.Lock()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None, None]:
+    async def slot(self) -> AsyncGenerator[None, None]:
         """Wait for a turn; it ends with the block, or before."""
         loop = asyncio.get_running_loop()
         async with self.entrance:
@@ -38,14 +38,14 @@ class StartLimit:
             try:
                 await calm()
             except asyncio.CancelledError:
-                self.give_back(ending)
+                self.release(ending)
                 raise
         try:
             yield
         finally:
-            self.give_back(ending)
+            self.release(ending)
 
-    def give_back(self, ending: asyncio.TimerHandle) -> None:
+    def release(self, ending: asyncio.TimerHandle) -> None:
         """End a turn, unless its timer has gone off and ended it already."""
         if ending.when() > asyncio.get_running_loop().time():
             ending.cancel()

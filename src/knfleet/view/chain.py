@@ -97,10 +97,10 @@ def target_link(row: InstallRow, cluster: ClusterRow | None) -> ChainLink:
     if said.status == "True":
         version = f", Kubernetes {cluster.kubernetes}" if cluster and cluster.kubernetes else ""
         return ChainLink("target", "ok", f"{row.target} answers{version}")
-    return ChainLink("target", "bad", said.message, said.reason, told_by(cluster))
+    return ChainLink("target", "bad", said.message, said.reason, hub_findings(cluster))
 
 
-def told_by(cluster: ClusterRow | None) -> tuple[WorkloadFinding, ...]:
+def hub_findings(cluster: ClusterRow | None) -> tuple[WorkloadFinding, ...]:
     """What the hub itself knows of a cluster that cannot be used."""
     if cluster is None or cluster.stand == "ok":
         return ()

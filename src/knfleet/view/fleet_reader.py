@@ -168,7 +168,7 @@ def cluster_row(manifest: Object, profiles: tuple[str, ...]) -> ClusterRow:
     row = ClusterRow(
         name=name_of(manifest),
         profiles=profiles,
-        stand=cluster_stand(available, is_expected=accepted and is_joined),
+        stand=cluster_state(available, is_expected=accepted and is_joined),
         health="" if available is None else available.status,
         kubernetes=str(part(manifest, "status", "version").get("kubernetes", "")),
         sets=tuple(filter(None, [str(labels.get(SET_LABEL, ""))])),
@@ -190,7 +190,7 @@ def waits_for(row: ClusterRow) -> str:
     return "its agent has not reported yet"
 
 
-def cluster_stand(health: Condition | None, *, is_expected: bool) -> Stand:
+def cluster_state(health: Condition | None, *, is_expected: bool) -> Stand:
     """How a cluster stands; nobody worries about one that has not joined yet."""
     if health is None or (not is_expected and health.status != "True"):
         return "busy"
@@ -208,7 +208,7 @@ def profile_row(manifest: Object) -> ClusterRow:
     row = ClusterRow(
         name=key,
         profiles=(key,),
-        stand=cluster_stand(healthy, is_expected=True),
+        stand=cluster_state(healthy, is_expected=True),
         kubernetes=str(part(manifest, "status", "version").get("kubernetes", "")),
         sets=tuple(filter(None, [str(labels.get(PROFILE_SET_LABEL, ""))])),
         accepted=True,
@@ -242,7 +242,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
         cluster="" if profile is None else homes.get(str(profile), ""),
         wanted=str(part(manifest, "spec").get("version") or ""),
         installed=str(part(manifest, "status").get("version") or ""),
-        stand=install_stand(manifest, ready),
+        stand=install_state(manifest, ready),
         ready=status,
         conditions=conditions,
         progress=progress_of(conditions),
@@ -257,7 +257,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
     )
 
 
-def install_stand(manifest: Object, ready: Condition | None) -> Stand:
+def install_state(manifest: Object, ready: Condition | None) -> Stand:
     """How an installation stands, as its conditions say of its newest generation."""
     if ready is None:
         return "unknown"

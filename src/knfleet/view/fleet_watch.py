@@ -54,7 +54,7 @@ class LiveObjects:
         return HubObjects(*lists, warnings=self.known.warnings, left_out=self.known.left_out)
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why what is shown may be old; empty when nothing is wrong."""
         failing = (each.failing for each in self.informers.values())
         return next((str(error) for error in failing if error is not None), "")

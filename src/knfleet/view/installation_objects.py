@@ -23,7 +23,7 @@ from knfleet.operator.desired_objects import Renderer
 from knfleet.release.releases import Releases
 from knfleet.view.differences import FieldChange, differences
 from knfleet.view.plan.dry_run import DryRun, tried
-from knfleet.view.plan.planner import HUB_SECONDS, told
+from knfleet.view.plan.planner import HUB_SECONDS, failure_text
 from knfleet.view.plan.preview import KINDS, PlanPreview, PlanSubject, prospect
 from knfleet.view.target_access import target_of
 
@@ -96,7 +96,7 @@ async def diff_of(
         trials = await tried(client, steps, manifest["metadata"]["namespace"])
     for trial in trials:
         if trial.failure is not None:
-            raise LookupError(told(trial.failure)[0])
+            raise LookupError(failure_text(trial.failure)[0])
         return differences(trial.before, trial.after)
     return ()
 
@@ -128,7 +128,7 @@ def rows_of(
     rows += [tried_row(trial, workloads) for trial in trials]
     rows += [stopped_row(step) for step in seen.plan.stopped]
     for failure in (*seen.desired.rejected, *seen.unseen):
-        rows.append(ObjectRow(failure.ref, ObjectState.REFUSED, told(failure)[0]))
+        rows.append(ObjectRow(failure.ref, ObjectState.REFUSED, failure_text(failure)[0]))
     left = [*seen.pruning.members, *seen.pruning.released]
     text = "it is not wanted any more; it goes when the rest is ready"
     rows += [ObjectRow(each.ref, ObjectState.LEFT_OVER, text) for each in left]
@@ -148,7 +148,7 @@ def kept_row(step: ApplyStep, workloads: dict[Ref, Object]) -> ObjectRow:
 def tried_row(trial: DryRun, workloads: dict[Ref, Object]) -> ObjectRow:
     """The row of an object that the operator would write."""
     if trial.failure is not None:
-        return ObjectRow(trial.ref, ObjectState.REFUSED, told(trial.failure)[0])
+        return ObjectRow(trial.ref, ObjectState.REFUSED, failure_text(trial.failure)[0])
     if trial.before is None:
         return ObjectRow(trial.ref, ObjectState.MISSING, "it is not there")
     if trial.is_recreated:

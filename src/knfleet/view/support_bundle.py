@@ -28,7 +28,7 @@ from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.view.redaction import clean_log, redacted
 from knfleet.workflows.diagnosis import diagnose
-from knfleet.workflows.doctor import look_at_hub
+from knfleet.workflows.doctor import observe_hub
 
 KINDS = (
     *(CLUSTERS, PROFILES, SERVINGS, EVENTINGS),
@@ -190,7 +190,7 @@ class SupportFiles:
         async def examine(name: str) -> str:
             async with gate:
                 try:
-                    seen = await look_at_hub(self.client, name)
+                    seen = await observe_hub(self.client, name)
                 except KubeError as error:
                     return f"{name}\n{error}\n"
             lines = [each.line() for each in diagnose(seen, datetime.now(UTC))]

@@ -103,11 +103,11 @@ def rows_in(fleet: FleetView) -> Iterable[Row]:
 def missing(row: Row | None, goal: WaitGoal, said: Iterable[Condition]) -> str | None:
     """What a row lacks; None when it has what is waited for."""
     if goal.kind == REMOVED:
-        return None if row is None else how_it_stands(row)
+        return None if row is None else state_text(row)
     if row is None:
         return "it is gone"
     if goal.kind == READY:
-        return None if row.stand == "ok" and not row.deleting else how_it_stands(row)
+        return None if row.stand == "ok" and not row.deleting else state_text(row)
     found = find(said, goal.type)
     if found is None:
         return f"it has no condition {goal.type}"
@@ -116,7 +116,7 @@ def missing(row: Row | None, goal: WaitGoal, said: Iterable[Condition]) -> str |
     return f"{goal.type} is {found.status}" + (f": {found.reason}" if found.reason else "")
 
 
-def how_it_stands(row: Row) -> str:
+def state_text(row: Row) -> str:
     """A few words on a row that is not done."""
     if isinstance(row, InstallRow) and row.progress is not None:
         return ": ".join(filter(None, [row.reason, str(row.progress)]))

@@ -217,6 +217,6 @@ def revision(replica_set: Object) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def looked_in_vain(error: KubeError) -> WorkloadFinding:
+def unreadable_target(error: KubeError) -> WorkloadFinding:
     """What is told when the target could not be asked."""
     return WorkloadFinding("looking there", "unknown", str(error))

@@ -112,11 +112,13 @@ async def unjoin(client: Client, cluster: str, leave: DetachOptions) -> list[str
             for each in home_objects(plan)
             if not (keep and each["kind"] == "CustomResourceDefinition")
         ]
-        removed += await taken_off(client, objects, leave)
+        removed += await remove_objects(client, objects, leave)
     return removed
 
 
-async def taken_off(client: Client, objects: Sequence[Object], leave: DetachOptions) -> list[str]:
+async def remove_objects(
+    client: Client, objects: Sequence[Object], leave: DetachOptions
+) -> list[str]:
     """Remove objects, and return when they are gone; what was removed, or would be."""
     if leave.dry_run:
         return [called(each) for each in reversed(objects)]
@@ -143,7 +145,7 @@ async def clear_managed(home: Client, plan: AgentInstall, leave: DetachOptions) 
         where = EntryOrigin(f"Secret {plan.namespace}/{EXTERNAL_SECRET}")
         async with Client(connect(parse(text, where)), BRIEF) as managed:
             await check_works(managed)
-            return await taken_off(managed, managed_objects(plan), leave)
+            return await remove_objects(managed, managed_objects(plan), leave)
     except KubeError as error:
         raise StillAttached(
             f"{plan.cluster} cannot be cleaned: {error}; if it is gone for good, unjoin it with"
@@ -178,9 +180,9 @@ async def clean(client: Client, objects: Sequence[Object], leave: DetachOptions)
         )
     if leave.dry_run:
         lost = [f"{CLUSTERS.kind} {Key.of(each)}" for each in clusters]
-        return [*lost, *await taken_off(client, objects, leave)]
+        return [*lost, *await remove_objects(client, objects, leave)]
     for each in clusters:
-        await let_go(client, each["metadata"]["name"])
+        await remove_finalizers(client, each["metadata"]["name"])
     if clusters:
         await follow(client, Collection(CLUSTERS), lambda found: not found, seconds=leave.seconds)
         if left := await listed(client, CLUSTERS):
@@ -221,7 +223,7 @@ def is_available(manifest: Object) -> bool:
     return is_true(decode(manifest, ManagedCluster).status.conditions, AVAILABLE)
 
 
-async def let_go(client: Client, cluster: str, *, force: bool = True) -> None:
+async def remove_finalizers(client: Client, cluster: str, *, force: bool = True) -> None:
     """Delete a cluster; by force also what it can no longer clean up."""
     key = Key("", cluster)
     try:
@@ -255,7 +257,7 @@ async def detach(client: Client, cluster: str, *, force: bool, seconds: float) -
             f"{cluster} has Knative by {names_of(on_it)}; delete those first, for without the"
             " cluster's profile nobody removes what they installed"
         )
-    await let_go(client, cluster, force=force)
+    await remove_finalizers(client, cluster, force=force)
     key, fields = Key("", cluster), f"metadata.name={cluster}"
     left = await follow(
         client, Collection(CLUSTERS, fields=fields), lambda there: not there, seconds=seconds

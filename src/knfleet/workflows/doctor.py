@@ -27,7 +27,7 @@ LOG_LINES = 200
 SPOKE = ClusterName("spoke")
 
 
-async def look_at_hub(hub: Client, name: str) -> DiagnosisInput:
+async def observe_hub(hub: Client, name: str) -> DiagnosisInput:
     """What the hub shows of a cluster."""
     try:
         cluster = decode(await hub.get(CLUSTERS, name), ManagedCluster)
@@ -63,7 +63,7 @@ async def unreached(data: Mapping[str, str]) -> str:
     return ""
 
 
-async def look_at_spoke(spoke: Client, seen: DiagnosisInput) -> DiagnosisInput:
+async def observe_spoke(spoke: Client, seen: DiagnosisInput) -> DiagnosisInput:
     """What the spoke shows beside."""
     found = [decode(each, Klusterlet) for each in await listed(spoke, KLUSTERLETS)]
     mine = [each for each in found if each.spec.cluster_name == seen.name]

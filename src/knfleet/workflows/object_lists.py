@@ -115,11 +115,11 @@ async def available(client: Client, key: Key, *, seconds: float) -> None:
     collection = Collection(DEPLOYMENTS, key.namespace, fields=fields)
     found = await follow(client, collection, is_up, seconds=seconds)
     if not is_up(found):
-        why = await pod_troubles(client, key)
+        why = await pod_problems(client, key)
         raise WaitTimeout(f"Deployment {key} is not available after {seconds:.0f} s: {why}")
 
 
-async def pod_troubles(client: Client, deployment: Key) -> str:
+async def pod_problems(client: Client, deployment: Key) -> str:
     """Why the pods of a Deployment are not ready."""
     found = await client.list(PODS, deployment.namespace, labels=f"app={deployment.name}")
     said: list[str] = []
@@ -142,7 +142,7 @@ async def pod_troubles(client: Client, deployment: Key) -> str:
     return "; ".join(dict.fromkeys(said)) or "it has no pods"
 
 
-async def condition_says(
+async def wait_for_condition(
     client: Client,
     resource: Resource,
     name: str,

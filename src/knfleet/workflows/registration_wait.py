@@ -25,12 +25,14 @@ from knfleet.workflows.object_lists import WaitTimeout, available
 LOOK_SECONDS = 0.5
 
 
-async def heard_of(home: Client, hub: Client, plan: AgentInstall, *, seconds: float) -> None:
+async def wait_for_registration(
+    home: Client, hub: Client, plan: AgentInstall, *, seconds: float
+) -> None:
     """Return when the agent runs and the hub has heard of its cluster."""
     ends = time.monotonic() + seconds
     await available(home, Key(plan.namespace, plan.workload), seconds=seconds)
     while True:
-        if await has_asked(hub, plan.cluster):
+        if await has_requested(hub, plan.cluster):
             return
         if time.monotonic() > ends:
             why = await excuse(home, plan.klusterlet)
@@ -38,7 +40,7 @@ async def heard_of(home: Client, hub: Client, plan: AgentInstall, *, seconds: fl
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def has_asked(hub: Client, cluster: str) -> bool:
+async def has_requested(hub: Client, cluster: str) -> bool:
     """Whether a cluster has asked for all that it needs, or has it already."""
     try:
         found = decode(await hub.get(CLUSTERS, cluster), ManagedCluster)

@@ -60,7 +60,7 @@ async def test_an_idle_pass_asks_nothing_of_the_cluster(bench: Bench, guard: Gua
     await guard.install(objects)
 
     async def is_ready() -> bool:
-        return guard.watch.summary(guard.engine.wanted(objects)).is_ready
+        return guard.watch.summary(guard.engine.prepared_objects(objects)).is_ready
 
     await until(is_ready, "the Deployment is ready")
     before = bench.requests.total
@@ -116,7 +116,7 @@ async def test_progress_is_told_until_everything_is_ready(
     told: list[str] = []
 
     async def follow() -> None:
-        async for summary in guard.watch.progress(guard.engine.wanted(objects)):
+        async for summary in guard.watch.progress(guard.engine.prepared_objects(objects)):
             told.append(str(summary))
 
     following = asyncio.create_task(follow())

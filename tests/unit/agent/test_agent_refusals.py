@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.agent.registration.registration import explained
+from knfleet.agent.registration.registration import failure_reason
 from knfleet.kube.errors import ConnectionRefused, Forbidden, KubeError, TlsFailed, Unauthorized
 
 
@@ -16,7 +16,7 @@ from knfleet.kube.errors import ConnectionRefused, Forbidden, KubeError, TlsFail
     ],
 )
 def test_each_refusal_says_what_to_do(error: KubeError, reason: str, remedy: str):
-    said, message = explained(error)
+    said, message = failure_reason(error)
 
     assert said == reason
     assert str(error) in message

@@ -37,7 +37,7 @@ class Heard:
         self.said: list[str] = []
         self.steps: list[tuple[str, int, int]] = []
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """A line."""
         self.said.append(text)
 

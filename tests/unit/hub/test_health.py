@@ -24,7 +24,7 @@ from knfleet.hub.registration.lease import (
     clock,
     is_alive,
     same_taints,
-    silent_in,
+    seconds_until_expired,
     taints,
 )
 from knfleet.runtime.leader.lease_rules import microtime
@@ -72,7 +72,7 @@ def test_the_first_lease_of_a_cluster_whose_clock_is_off_came_just_now(doubtful:
 def test_a_lease_from_the_future_does_not_keep_a_cluster_alive_for_ever():
     beat = LeaseObservations().observe(cluster(IN), lease(-HOUR), NOW)
 
-    assert silent_in(cluster(IN), beat, NOW) == 300
+    assert seconds_until_expired(cluster(IN), beat, NOW) == 300
 
 
 @pytest.mark.parametrize("broken", [None, {}, {"spec": {}}, {"spec": {"renewTime": "yesterday"}}])

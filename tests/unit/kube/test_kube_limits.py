@@ -33,7 +33,7 @@ async def test_without_a_limit_nobody_waits() -> None:
     rate = RateLimit(0)
 
     for _ in range(10_000):
-        await rate.turn()
+        await rate.acquire()
 
 
 async def test_requests_beyond_the_limit_wait_and_the_urgent_do_not() -> None:

@@ -127,7 +127,7 @@ async def test_slots_are_given_in_order_of_arrival() -> None:
     order: list[str] = []
 
     async def work(name: str, *, urgent: bool = False) -> None:
-        async with slots.place(urgent=urgent):
+        async with slots.slot(urgent=urgent):
             order.append(name)
             await asyncio.sleep(0)
 

@@ -60,7 +60,7 @@ async def outcome(*parts: bytes) -> ProbeResult | None:
     """What a question is answered with when this is received."""
     line = ProbeConnection()
     line.connection_made(Wire())
-    asking = asyncio.create_task(line.ask(b"", SECONDS))
+    asking = asyncio.create_task(line.send(b"", SECONDS))
     await asyncio.sleep(0)
     for part in parts:
         line.data_received(part)
@@ -144,7 +144,7 @@ async def test_one_connection_serves_all_questions(behaviour: Behaviour):
     heard = Heard()
     async with a_pulse(behaviour, heard=heard) as (pulse, server, _):
         for _ in range(3):
-            assert await pulse.ask(SECONDS) == BODY
+            assert await pulse.probe(SECONDS) == BODY
             await pulse.open(SECONDS)
 
         asked = server.requests[-1]
@@ -168,7 +168,7 @@ async def test_anything_but_a_good_answer_is_left_to_others(behaviour: Behaviour
     heard = Heard()
     async with a_pulse(behaviour, heard=heard) as (pulse, server, _):
         for _ in range(6):
-            assert await pulse.ask(SECONDS) is None
+            assert await pulse.probe(SECONDS) is None
             assert pulse.line is None
             await pulse.open(SECONDS)
 
@@ -181,7 +181,7 @@ async def test_no_answer_in_time_is_an_error():
     heard = Heard()
     async with a_pulse(silence, heard=heard) as (pulse, _, _):
         with pytest.raises(RequestTimeout, match=rf"GET {PATH}: 0.01 s passed"):
-            await pulse.ask(0.01)
+            await pulse.probe(0.01)
 
         assert pulse.line is None
         assert heard.requests == [("get", 0)]
@@ -192,7 +192,7 @@ async def test_an_answer_that_came_while_the_loop_was_busy_is_in_time():
     line, loop = ProbeConnection(), asyncio.get_running_loop()
     line.connection_made(Wire())
     over = loop.create_future()
-    asking = asyncio.create_task(line.ask(b"", 0))
+    asking = asyncio.create_task(line.send(b"", 0))
     await asyncio.sleep(0)
     loop.call_later(0, over.set_result, None)
     await over
@@ -211,10 +211,10 @@ async def test_another_certificate_needs_another_connection():
     ):
         pulse = ApiProber(client.transport, PATH)
         await pulse.open(SECONDS)
-        before = await pulse.ask(SECONDS)
+        before = await pulse.probe(SECONDS)
         certificates.credential = Credential(client_certificate=b"two", client_key=b"2")
         client.transport.login.renew()
         await client.transport.login.current()
 
         assert before == BODY
-        assert await pulse.ask(SECONDS) is None
+        assert await pulse.probe(SECONDS) is None

@@ -39,8 +39,8 @@ def test_our_own_words_are_known_again() -> None:
     record.said += [first, second]
 
     assert record.status == second
-    assert record.has_said(first)
-    assert not record.has_said(KnativeStatus(version="9.9.9"))
+    assert record.has_reported(first)
+    assert not record.has_reported(KnativeStatus(version="9.9.9"))
 
 
 def test_failures_are_retried_later_each_time_up_to_a_limit() -> None:

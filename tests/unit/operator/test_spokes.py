@@ -17,7 +17,7 @@ from knfleet.operator.resource_metrics import ResourceMetrics
 from knfleet.operator.settings import SettingError, poll_seconds
 from knfleet.operator.targets.spoke_targets import UNKNOWN, check_uid, root_of
 from knfleet.operator.targets.targets import TargetError
-from knfleet.operator.uninstall.orphan_cleanup import is_same_place
+from knfleet.operator.uninstall.orphan_cleanup import is_same_target
 from knfleet.operator.uninstall.tombstones import manifest_of, read
 from knfleet.operator.uninstall.uninstall import tombstone_of, waiting_text
 from testbed.waiting import until
@@ -94,9 +94,9 @@ def test_a_place_is_the_same_by_its_profile_or_its_cluster() -> None:
     elsewhere = remote(**{TARGET_UID: "two"})
     elsewhere["spec"]["clusterProfileRef"]["name"] = "elsewhere"
 
-    assert is_same_place(remote(), stone)
-    assert is_same_place(renamed, stone)
-    assert not is_same_place(elsewhere, stone)
+    assert is_same_target(remote(), stone)
+    assert is_same_target(renamed, stone)
+    assert not is_same_target(elsewhere, stone)
 
 
 def test_a_removal_that_waits_says_since_when_and_what_to_do() -> None:
@@ -178,7 +178,7 @@ def test_alerts_are_about_metrics_that_there_are() -> None:
         }
     }
     gauges = ResourceMetrics(lambda: [manifest], lambda: [state], lambda: now)
-    gauges.look()
+    gauges.snapshot()
 
     families = {each.name: each for each in gauges.collect()}
     text = (ROOT / "docs" / "alerts" / "knfleet-rules.yaml").read_text()

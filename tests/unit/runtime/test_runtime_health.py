@@ -79,7 +79,7 @@ async def test_a_controller_and_its_queue_are_counted():
     clock.advance(7)
     told = await text(metrics)
     assert taken is not None
-    await controller.work(taken)
+    await controller.process(taken)
 
     assert 'knfleet_workqueue_depth{name="serving"} 2.0' in told
     assert 'knfleet_workqueue_adds_total{name="serving"} 3.0' in told

@@ -13,7 +13,7 @@ async def test_no_more_than_so_many_have_a_turn_at_once():
 
     async def work() -> None:
         nonlocal running, most
-        async with turns.turn():
+        async with turns.slot():
             running += 1
             most = max(most, running)
             for _ in range(20):
@@ -30,13 +30,13 @@ async def test_who_hangs_loses_the_turn_but_goes_on():
     turns, hanging, done = StartLimit(1, turn_seconds=0.05), asyncio.Event(), asyncio.Event()
 
     async def hang() -> None:
-        async with turns.turn():
+        async with turns.slot():
             await hanging.wait()
             done.set()
 
     task = asyncio.create_task(hang())
     await asyncio.sleep(0)
-    async with asyncio.timeout(10), turns.turn():
+    async with asyncio.timeout(10), turns.slot():
         assert not done.is_set()
         hanging.set()
     await task
@@ -58,7 +58,7 @@ async def test_nothing_is_begun_while_the_loop_is_behind():
 
     async def begin() -> None:
         nonlocal begun
-        async with turns.turn():
+        async with turns.slot():
             begun = True
 
     await asyncio.gather(toil(), begin())
@@ -69,7 +69,7 @@ async def test_nothing_is_begun_while_the_loop_is_behind():
 async def test_who_is_cancelled_while_waiting_takes_no_place():
     """Nothing is lost when somebody gives up."""
     turns = StartLimit(1, turn_seconds=60)
-    async with turns.turn():
+    async with turns.slot():
         waiting = [asyncio.create_task(enter(turns)) for _ in range(3)]
         await asyncio.sleep(0)
         for task in waiting[:2]:
@@ -81,5 +81,5 @@ async def test_who_is_cancelled_while_waiting_takes_no_place():
 
 async def enter(turns: StartLimit) -> None:
     """Have a turn."""
-    async with turns.turn():
+    async with turns.slot():
         pass

@@ -66,7 +66,7 @@ async def test_a_change_on_the_hub_is_seen_without_asking(hub: Client, full: Fle
 
         assert len(live.objects().clusters) == 2
         assert full.hub.requests == []
-        assert live.trouble == ""
+        assert live.problem == ""
 
 
 async def test_status_watch_prints_a_line_for_each_change(

@@ -24,7 +24,14 @@ from knfleet.view.plan.model import (
     ResourcePlan,
 )
 from knfleet.view.plan.plan_file import PlanFileError, load, movements, save
-from knfleet.view.plan.planner import changes_of, detour, new_images, spec_changes, stamp, told
+from knfleet.view.plan.planner import (
+    changes_of,
+    detour,
+    failure_text,
+    new_images,
+    spec_changes,
+    stamp,
+)
 from knfleet.view.plan.preview import KINDS, PlanSubject
 from knfleet.view.plan.subjects import choose, guarded_patch_of, with_version, written
 from tests.support.objects import (
@@ -177,7 +184,7 @@ def test_a_missing_right_is_named_with_what_to_grant() -> None:
     ref = Ref("apps", "Deployment", "home", "a")
     denial = MissingRight("deployments", "apps", "patch", "home")
 
-    text, about = told(ObjectFailure(ref, FailureKind.FORBIDDEN, "no", denials=(denial,)))
+    text, about = failure_text(ObjectFailure(ref, FailureKind.FORBIDDEN, "no", denials=(denial,)))
 
     assert text.startswith("not allowed to patch deployments.apps in home; grant this")
     assert about == ref

@@ -94,7 +94,7 @@ class Heard(PlainProgress):
         self.lines: list[str] = []
         self.stirred = asyncio.Event()
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Remember a line."""
         self.lines.append(text)
         self.stirred.set()

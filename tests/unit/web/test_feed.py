@@ -104,13 +104,13 @@ async def test_everybody_sees_what_they_may_and_is_told_what_is_missing() -> Non
     """Other namespaces are not shown, and a sentence says so."""
     timers = Timers()
     feed = HubFeed(clock=timers)
-    sight = VisibleObjects(frozenset({EVENTINGS}), frozenset({(SERVINGS, "mine")}))
+    visible = VisibleObjects(frozenset({EVENTINGS}), frozenset({(SERVINGS, "mine")}))
     async with client_for("http://127.0.0.1:1") as client:
         servings, _ = fed(client, feed)
         servings.put(stored("one", "mine"))
         servings.put(stored("two", "theirs"))
 
-        seen = feed.fleet(sight)
+        seen = feed.fleet(visible)
 
     assert [each.namespace for each in seen.installs] == ["mine"]
     told = " ".join(seen.warnings)

@@ -66,12 +66,12 @@ class AccessTokenController:
             try:
                 await self.session.hub.patch(SECRETS, key, {"data": over(found, wanted)})
             except (NotFound, Forbidden) as error:
-                self.tell("the hub takes no token for this cluster", str(error))
+                self.log_once("the hub takes no token for this cluster", str(error))
                 return Result.after(FOREIGN_SECONDS if self.secret.failing else 2.0)
-            self.tell("handed over access", "")
+            self.log_once("handed over access", "")
         return Result.after((token.renew_at() - datetime.now(UTC)).total_seconds())
 
-    def tell(self, event: str, error: str) -> None:
+    def log_once(self, event: str, error: str) -> None:
         """Log what is new."""
         if event != self.logged:
             self.logged = event

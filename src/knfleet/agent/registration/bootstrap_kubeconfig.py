@@ -79,7 +79,7 @@ class BootstrapSecret:
         self.key = Key(namespace, BOOTSTRAP_SECRET)
         fields = f"metadata.name={BOOTSTRAP_SECRET}"
         self.informer = Informer(client, SECRETS, namespace, fields=fields)
-        self.informer.on_change(self.tell)
+        self.informer.on_change(self.secret_changed)
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class BootstrapSecret:
             raise ConfigError(f"{where}: it has no key kubeconfig")
         return read_bootstrap(base64.b64decode(text), EntryOrigin(where))
 
-    def tell(self, change: StoreChange) -> None:
+    def secret_changed(self, change: StoreChange) -> None:
         """The Secret changed."""
         self.changed.set()
 

@@ -86,14 +86,14 @@ async def register(
 ) -> HubCredentials:
     """Have the hub know the cluster, and give it a certificate; however long that takes."""
     async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
-        await persistently(lambda: ensure_cluster(hub, wanted), report)
+        await retry(lambda: ensure_cluster(hub, wanted), report)
         while True:
             key = csr.new_key()
-            name = await persistently(lambda key=key: request(hub, wanted, key), report)
+            name = await retry(lambda key=key: request(hub, wanted, key), report)
             if not name:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            answer = await answered(hub, name, wanted, report)
+            answer = await wait_for_decision(hub, name, wanted, report)
             if isinstance(answer, IssuedCertificate):
                 return HubCredentials(
                     wanted.names.cluster,
@@ -129,7 +129,7 @@ async def request(hub: Client, wanted: RegistrationRequest, key: bytes) -> str:
     return made["metadata"]["name"]
 
 
-async def answered(
+async def wait_for_decision(
     hub: Client, name: str, wanted: RegistrationRequest, report: ReportFailure
 ) -> IssuedCertificate | RequestRefused:
     """What became of a request, as soon as something did."""
@@ -140,9 +140,7 @@ async def answered(
         return csr.outcome(found.get(key)) is not None
 
     while True:
-        found = await persistently(
-            lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), report
-        )
+        found = await retry(lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), report)
         if key in found and (became := csr.outcome(found[key])) is not None:
             return became
         try:
@@ -150,14 +148,14 @@ async def answered(
         except NotFound:
             return RequestRefused("the request was deleted before it was answered")
         except KubeError as error:
-            report(*explained(error))
+            report(*failure_reason(error))
             continue
         if became is not None:
             return became
-        await persistently(lambda: ensure_cluster(hub, wanted), report)
+        await retry(lambda: ensure_cluster(hub, wanted), report)
 
 
-async def persistently(call: Callable[[], Awaitable[T]], report: ReportFailure) -> T:
+async def retry(call: Callable[[], Awaitable[T]], report: ReportFailure) -> T:
     """What a call returns once it succeeds; failures are told and waited out."""
     pause, most = RETRY_SECONDS
     logged = ""
@@ -165,7 +163,7 @@ async def persistently(call: Callable[[], Awaitable[T]], report: ReportFailure) 
         try:
             return await call()
         except KubeError as error:
-            reason, message = explained(error)
+            reason, message = failure_reason(error)
             if message != logged:
                 log.warning("the hub does not take us yet", error=message, reason=reason)
                 logged = message
@@ -174,7 +172,7 @@ async def persistently(call: Callable[[], Awaitable[T]], report: ReportFailure) 
         pause = min(2 * pause, most)
 
 
-def explained(error: KubeError) -> tuple[str, str]:
+def failure_reason(error: KubeError) -> tuple[str, str]:
     """The reason for the Klusterlet's condition, and the error with what to do about it."""
     if isinstance(error, Unauthorized):
         remedy = "the token is wrong or expired; get one by `knfleet get token` and join again"

@@ -16,7 +16,7 @@ from knfleet.agent.registration.credential_store import CredentialStore, credent
 from knfleet.agent.registration.drivers import csr
 from knfleet.agent.registration.drivers.csr import IssuedCertificate
 from knfleet.agent.registration.identity import HubCredentials, certificate_problem
-from knfleet.agent.registration.registration import answered, request
+from knfleet.agent.registration.registration import request, wait_for_decision
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED
 from knfleet.api.conditions import StandardCondition
@@ -47,7 +47,7 @@ class CertificateController:
 
     async def reconcile(self, _request: Request) -> Result:
         """Put right what is kept, and renew what is due."""
-        await self.put_right()
+        await self.restore_secret()
         certificate = csr.read(self.session.identity.credentials.certificate)
         now = datetime.now(UTC)
         if certificate is None or certificate.ends <= now:
@@ -62,7 +62,7 @@ class CertificateController:
             return Result.now()
         return Result.after(min(LOOK_SECONDS, (certificate.ends - now).total_seconds()))
 
-    async def put_right(self) -> None:
+    async def restore_secret(self) -> None:
         """Take over a usable identity that somebody put in place; undo anything else."""
         if not self.secret.synced.is_set():
             return
@@ -73,12 +73,14 @@ class CertificateController:
             self.store.mirror(credentials)
         elif not certificate_problem(kept, self.session.names, datetime.now(UTC)):
             log.info("took over the certificate that was put in place", secret=str(self.store.key))
-            await self.hold(replace(credentials, key=kept.key, certificate=kept.certificate))
+            await self.use_credentials(
+                replace(credentials, key=kept.key, certificate=kept.certificate)
+            )
         else:
             log.warning("put the hub kubeconfig back in place", secret=str(self.store.key))
             await self.store.save(credentials)
 
-    async def hold(self, credentials: HubCredentials) -> None:
+    async def use_credentials(self, credentials: HubCredentials) -> None:
         """Be this from now on."""
         await self.store.save(credentials)
         self.session.identity.credentials = credentials
@@ -90,35 +92,35 @@ class CertificateController:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 name = await request(self.session.hub, wanted, key)
-                answer = await self.answer(name) if name else None
+                answer = await self.wait_for_answer(name) if name else None
         except TimeoutError:
             answer = None
         if not isinstance(answer, IssuedCertificate):
             why = answer.why if answer else f"no answer to the request in {ANSWER_SECONDS:.0f} s"
-            self.tell("False", "ClientCertificateUpdateFailed", f"not renewed: {why}")
+            self.report_renewal("False", "ClientCertificateUpdateFailed", f"not renewed: {why}")
             raise RenewalFailed(why)
         credentials = replace(
             self.session.identity.credentials, key=key, certificate=answer.certificate
         )
-        await self.hold(credentials)
+        await self.use_credentials(credentials)
         self.chance = random.random()  # noqa: S311 - not a secret
         if (issued := csr.read(answer.certificate)) is not None:
             validity = csr.valid_for(issued)
             log.info("certificate renewed", valid=validity)
             message = f"client certificate rotated, valid {validity}"
-            self.tell("True", "ClientCertificateUpdated", message)
+            self.report_renewal("True", "ClientCertificateUpdated", message)
 
-    def answer(self, name: str) -> Awaitable[csr.IssuedCertificate | csr.RequestRefused]:
+    def wait_for_answer(self, name: str) -> Awaitable[csr.IssuedCertificate | csr.RequestRefused]:
         """What became of a request."""
 
         def report(_reason: str, message: str) -> None:
             log.warning("the renewal is not answered", error=message)
 
-        return answered(
+        return wait_for_decision(
             self.session.hub, name, self.session.settings.registration(self.session.names), report
         )
 
-    def tell(self, status: str, reason: str, message: str) -> None:
+    def report_renewal(self, status: str, reason: str, message: str) -> None:
         """Have the cluster's conditions tell what became of the renewal."""
         self.session.rotated = StandardCondition(
             type=CERTIFICATE_ROTATED,

@@ -81,7 +81,7 @@ class ManagedNamespaceController:
             return Result.never()
         wanted = {each.name for each in cluster.status.managed_namespaces}
         problems = {name: await self.make(name) for name in sorted(wanted)}
-        await self.let_go(wanted)
+        await self.mark_unwanted(wanted)
         patch = patch_of(cluster, problems, datetime.now(UTC))
         if patch:
             key = Key("", cluster.name)
@@ -100,7 +100,7 @@ class ManagedNamespaceController:
             return error.message
         return ""
 
-    async def let_go(self, wanted: Iterable[str]) -> None:
+    async def mark_unwanted(self, wanted: Iterable[str]) -> None:
         """Say of namespaces that no set wants any more that none does."""
         try:
             found = await self.session.spoke.list(

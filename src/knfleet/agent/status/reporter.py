@@ -51,8 +51,8 @@ class ClusterStatusController:
         cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
             return Result.never()
-        self.tell_clock(off=is_clock_off(cluster))
-        facts = await self.look()
+        self.log_clock(off=is_clock_off(cluster))
+        facts = await self.observe_cluster()
         cluster = self.session.cluster() or cluster
         patch = patch_of(
             cluster,
@@ -80,7 +80,7 @@ class ClusterStatusController:
         elif after.status == "False":
             self.session.events.warning(self.session.regarding(new), "Unavailable", after.message)
 
-    def tell_clock(self, *, off: bool) -> None:
+    def log_clock(self, *, off: bool) -> None:
         """Log once that the hub does not trust our clock, and once that it does again."""
         if off and not self.told_clock:
             log.error(
@@ -89,13 +89,13 @@ class ClusterStatusController:
             )
         self.told_clock = off
 
-    async def look(self) -> ClusterFacts:
+    async def observe_cluster(self) -> ClusterFacts:
         """What is seen of the cluster now."""
-        problem = await self.trouble()
+        problem = await self.health_problem()
         if problem:
             return ClusterFacts(problem=problem)
         for informer in self.watched:
-            await settled(informer)
+            await wait_for_sync(informer)
         return ClusterFacts(
             version=await self.session.spoke.version(),
             nodes=tuple(self.nodes.items()),
@@ -103,11 +103,11 @@ class ClusterStatusController:
             properties=tuple(self.properties.items()),
         )
 
-    async def trouble(self) -> str:
+    async def health_problem(self) -> str:
         """Why the API server is not well; asked several times before it is believed."""
         reported = ""
         for number in range(TRIES):
-            reported = await sickness(self.session.spoke)
+            reported = await probe_health(self.session.spoke)
             if not reported:
                 break
             if number < TRIES - 1:
@@ -115,7 +115,7 @@ class ClusterStatusController:
         return reported
 
 
-async def settled(informer: Informer, seconds: float = 5.0) -> None:
+async def wait_for_sync(informer: Informer, seconds: float = 5.0) -> None:
     """Wait a little for an informer's first list; one that cannot have it has an empty one."""
     ends = asyncio.get_running_loop().time() + seconds
     while not informer.synced.is_set() and informer.failing is None:
@@ -124,7 +124,7 @@ async def settled(informer: Informer, seconds: float = 5.0) -> None:
         await asyncio.sleep(0.05)
 
 
-async def sickness(spoke: Client) -> str:
+async def probe_health(spoke: Client) -> str:
     """What an API server says about its own health when it is not well; empty when it is."""
     for path in ("/livez", "/healthz"):
         try:

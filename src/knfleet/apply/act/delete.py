@@ -48,12 +48,12 @@ class Remover:
     """Deletes members of one set."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, sight: LiveStateReader, deadlines: Deadlines
+        self, client: Client, applyset: ApplySet, live_state: LiveStateReader, deadlines: Deadlines
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.sight = sight
-        self.ledger = sight.ledger
+        self.live_state = live_state
+        self.applied_objects = live_state.applied_objects
         self.deadlines = deadlines
 
     async def remove(self, pruning: PrunePlan, owners: OwnerReferences) -> ChangeSet:
@@ -74,7 +74,7 @@ class Remover:
 
     async def remove_step(self, members: Sequence[SetMember]) -> list[Outcome]:
         """Delete some objects at once, and wait until they are gone."""
-        self.ledger.forget(member.ref for member in members)
+        self.applied_objects.forget(member.ref for member in members)
         asked = await asyncio.gather(*(self.delete(each) for each in members))
         outcomes = [outcome for outcome in asked if outcome is not None]
         known = refs_of(outcomes)
@@ -100,7 +100,7 @@ class Remover:
                     return ObjectFailure(member.ref, FailureKind.OTHER_SET, problem, "delete")
                 if await self.try_delete(member.resource, observed):
                     return None
-                observed = await self.sight.get(member.resource, member.ref.key)
+                observed = await self.live_state.get(member.resource, member.ref.key)
         except KubeError as error:
             return refusal(member.ref, error, "delete")
         message = "it changes faster than it can be deleted"
@@ -147,7 +147,7 @@ class Remover:
         """The same for one kind and namespace; a list is enough when all are gone at once."""
         uids = {member.observed.uid for member in members}
         try:
-            left = await self.sight.members(resource, namespace)
+            left = await self.live_state.members(resource, namespace)
             if uids.isdisjoint(each.uid for each in left):
                 return []
             found = await follow(
@@ -162,7 +162,7 @@ class Remover:
 
     async def release(self, member: SetMember, owners: OwnerReferences) -> Outcome:
         """Let an object stay, without our marks, so that another set can have it."""
-        self.ledger.forget([member.ref])
+        self.applied_objects.forget([member.ref])
         try:
             if not member.observed.is_ours:
                 return await self.release_copy(member, owners)
@@ -220,7 +220,7 @@ class Remover:
             seconds=QUIET_SECONDS,
         )
         there = [name for name in names if Key("", name) in found]
-        seen = [await self.sight.get(CLUSTER_ROLES, Key("", name)) for name in there]
+        seen = [await self.live_state.get(CLUSTER_ROLES, Key("", name)) for name in there]
         return [each for each in seen if each is not None and is_ghost(each)]
 
     async def delete_ghost(self, ghost: ObservedObject) -> Outcome:

@@ -34,11 +34,11 @@ class Gates:
     """Waits for CRDs and webhooks of one set."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, sight: LiveStateReader, deadlines: Deadlines
+        self, client: Client, applyset: ApplySet, live_state: LiveStateReader, deadlines: Deadlines
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.sight = sight
+        self.live_state = live_state
         self.deadlines = deadlines
         self.definitions = Collection(CRDS, labels=applyset.selector, trim=status_alone)
         self.unserved: frozenset[Ref] = frozenset()
@@ -97,7 +97,7 @@ class Gates:
             found = await follow(
                 self.client,
                 self.definitions,
-                lambda found: are_settled(wanted.values(), found),
+                lambda found: are_ready(wanted.values(), found),
                 seconds=self.deadlines.established_seconds,
             )
         except KubeError as error:
@@ -159,7 +159,7 @@ class Gates:
             services = list(webhooks_of([desired]).services)
             if not services or len(await self.silent(services, A_LOOK_SECONDS)) < len(services):
                 continue
-            observed = await self.sight.get(desired.resource, desired.ref.key)
+            observed = await self.live_state.get(desired.resource, desired.ref.key)
             if observed is None or observed.part_of not in {"", self.applyset.id}:
                 continue
             with suppress(NotFound):
@@ -198,7 +198,7 @@ class Definitions:
         now = asyncio.get_running_loop().time
         if self.ends is None:
             self.ends = now() + self.seconds
-        while not are_settled(definitions, self.found):
+        while not are_ready(definitions, self.found):
             left = self.ends - now()
             if self.ended or left <= 0:
                 return not self.ended
@@ -225,7 +225,7 @@ def status_alone(manifest: Object) -> Object:
     return {name: value for name, value in manifest.items() if name != "spec"}
 
 
-def are_settled(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> bool:
+def are_ready(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> bool:
     """Whether CRDs are served, or will not be by waiting."""
     return all(
         ref.key in found and health(found[ref.key]).state != ReadinessState.PROGRESSING

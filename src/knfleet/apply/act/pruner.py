@@ -29,8 +29,8 @@ from knfleet.apply.plan.prune import (
     MemberAction,
     PrunePlan,
     SetMember,
-    fate,
     losses,
+    member_action,
     prune,
 )
 from knfleet.apply.refs import JOB, GroupKind, Ref
@@ -45,14 +45,14 @@ class Pruner:
     """Deletes what is not wanted of one set."""
 
     def __init__(
-        self, client: Client, parents: Parents, sight: LiveStateReader, deadlines: Deadlines
+        self, client: Client, parents: Parents, live_state: LiveStateReader, deadlines: Deadlines
     ) -> None:
         self.client = client
         self.parents = parents
         self.applyset = parents.applyset
-        self.sight = sight
+        self.live_state = live_state
         self.deadlines = deadlines
-        self.remover = Remover(client, self.applyset, sight, deadlines)
+        self.remover = Remover(client, self.applyset, live_state, deadlines)
         self.pruned: frozenset[Ref] | None = None
         """What was wanted when nothing else was left, if nothing was applied since."""
 
@@ -97,7 +97,7 @@ class Pruner:
 
         Where there is one that must, it is looked at in the cluster itself before it goes.
         """
-        watch = self.sight.watch
+        watch = self.live_state.watch
         if watch is None:
             return frozenset()
         synced = {kind: watch.informer(kind) for kind in watch.informers}
@@ -106,7 +106,7 @@ class Pruner:
             for kind, informer in synced.items()
             if informer is not None
             and all(
-                fate(observe(each), wanted, self.applyset) == MemberAction.KEEP
+                member_action(observe(each), wanted, self.applyset) == MemberAction.KEEP
                 for each in informer.items()
             )
         )
@@ -160,7 +160,7 @@ class Pruner:
             for kind in sorted(inventory.kinds & resources.keys())
             for namespace in (sorted(inventory.namespaces) if resources[kind].namespaced else [""])
         ]
-        members, unseen = await self.list_places(places)
+        members, unseen = await self.list_namespaces(places)
         lost = {each.group for each in inventory.kinds - resources.keys()}
         return members, unseen + [each for each in hidden if each.ref.group in lost]
 
@@ -168,22 +168,22 @@ class Pruner:
         """All members of any kind, when there is no parent to say where they are."""
         served = await self.client.discovery.resources()
         places = [(each.resource, "") for each in served if {"list", "delete"} <= each.verbs]
-        return await self.list_places(places)
+        return await self.list_namespaces(places)
 
-    async def list_places(
+    async def list_namespaces(
         self, places: Iterable[tuple[Resource, str]]
     ) -> tuple[list[SetMember], list[Outcome]]:
         """The members in some kinds and namespaces."""
-        parts = await asyncio.gather(*(self.list_place(*place) for place in places))
+        parts = await asyncio.gather(*(self.list_namespace(*place) for place in places))
         members = {each.observed.uid: each for part, _ in parts for each in part}
         return list(members.values()), [each for _, failed in parts for each in failed]
 
-    async def list_place(
+    async def list_namespace(
         self, resource: Resource, namespace: str
     ) -> tuple[list[SetMember], list[Outcome]]:
         """The members of one kind in one namespace, or why we may not see them."""
         try:
-            found = await self.sight.members(resource, namespace)
+            found = await self.live_state.members(resource, namespace)
         except Forbidden as error:
             ref = Ref(resource.group, resource.kind, namespace, "")
             return [], [refusal(ref, error, "list")]
@@ -211,7 +211,7 @@ class Pruner:
 
     async def jobs(self, namespaces: Iterable[str]) -> list[Object]:
         """The members that are Jobs, with their status."""
-        watch = self.sight.watch
+        watch = self.live_state.watch
         if watch is not None and (informer := watch.informer(JOB)) is not None:
             return informer.items()
         listings = [

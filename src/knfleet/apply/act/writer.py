@@ -48,11 +48,15 @@ class Writer:
     """Writes the objects of one set."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, ledger: AppliedObjects, deadlines: Deadlines
+        self,
+        client: Client,
+        applyset: ApplySet,
+        applied_objects: AppliedObjects,
+        deadlines: Deadlines,
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.ledger = ledger
+        self.applied_objects = applied_objects
         self.deadlines = deadlines
 
     async def write(self, step: ApplyStep, *, is_new_kind: bool = False) -> Outcome:
@@ -68,7 +72,7 @@ class Writer:
                 delay = backoff(failures, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
                 is_passing = why in PASSING or (is_new_kind and why == FailureKind.UNKNOWN_KIND)
                 if not is_passing or asyncio.get_running_loop().time() + delay > ends:
-                    self.ledger.forget([step.desired.ref])
+                    self.applied_objects.forget([step.desired.ref])
                     return refusal(step.desired.ref, error)
             await asyncio.sleep(delay)
 
@@ -101,7 +105,9 @@ class Writer:
     def done(self, step: ApplyStep, result: Object, action: Action) -> ObjectResult:
         """Remember what was written, and say it."""
         desired = step.desired
-        self.ledger.note(desired.ref, desired.digest, result["metadata"]["resourceVersion"])
+        self.applied_objects.note(
+            desired.ref, desired.digest, result["metadata"]["resourceVersion"]
+        )
         return ObjectResult(
             desired.ref,
             action,

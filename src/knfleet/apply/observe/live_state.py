@@ -71,17 +71,17 @@ class LiveStateReader:
         self,
         client: Client,
         applyset: ApplySet,
-        ledger: AppliedObjects,
+        applied_objects: AppliedObjects,
         watch: SetWatch | None = None,
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.ledger = ledger
+        self.applied_objects = applied_objects
         self.watch = watch
         self.empty: frozenset[str] = frozenset()
         """Namespaces in which the next look need not look: they were made just now."""
 
-    async def look(self, wanted: Collection[Desired], *, afresh: bool = False) -> LiveState:
+    async def read(self, wanted: Collection[Desired], *, afresh: bool = False) -> LiveState:
         """What is there of the wanted objects; afresh, everything is asked for."""
         empty, self.empty = self.empty, frozenset()
         by_resource: defaultdict[Resource, list[Desired]] = defaultdict(list)
@@ -119,10 +119,10 @@ class LiveStateReader:
         informer = self.watch.informer(kind) if self.watch is not None else None
         rest: list[Desired] = []
         for desired in members:
-            record = self.ledger.records.get(desired.ref)
+            record = self.applied_objects.records.get(desired.ref)
             is_right = record is not None and record.digest == desired.digest
             if informer is None:
-                if record is not None and is_right and self.ledger.is_fresh(record):
+                if record is not None and is_right and self.applied_objects.is_fresh(record):
                     trusted.add(desired.ref)
                 else:
                     rest.append(desired)

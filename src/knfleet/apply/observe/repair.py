@@ -52,8 +52,8 @@ class Repairer:
 
     def notice(self, noticed: MemberChange) -> None:
         """Hear of a change; what we wrote ourselves, or have not applied yet, is no drift."""
-        desired = self.engine.wanted(self.objects).get(noticed.ref)
-        record = self.engine.ledger.records.get(noticed.ref)
+        desired = self.engine.prepared_objects(self.objects).get(noticed.ref)
+        record = self.engine.applied_objects.records.get(noticed.ref)
         if desired is None or record is None or record.digest != desired.digest:
             return
         if not is_newer(noticed.version, record.version):

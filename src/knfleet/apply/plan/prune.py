@@ -105,7 +105,9 @@ class PrunePlan(Struct, frozen=True):
         return not self.removals and not self.released
 
 
-def fate(observed: ObservedObject, wanted: Collection[Ref], applyset: ApplySet) -> MemberAction:
+def member_action(
+    observed: ObservedObject, wanted: Collection[Ref], applyset: ApplySet
+) -> MemberAction:
     """What becomes of an object."""
     ref = observed.ref
     if observed.part_of != applyset.id or ref in wanted or ref == applyset.ref:
@@ -127,7 +129,7 @@ def prune(members: Iterable[SetMember], wanted: Collection[Ref], applyset: Apply
     removals: dict[RemovalWave, list[SetMember]] = {step: [] for step in RemovalWave}
     released: list[SetMember] = []
     for member in members:
-        match fate(member.observed, wanted, applyset):
+        match member_action(member.observed, wanted, applyset):
             case MemberAction.DELETE:
                 removals[removal_of(member.observed)].append(member)
             case MemberAction.RELEASE:

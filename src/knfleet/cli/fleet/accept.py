@@ -45,11 +45,11 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     async def work(client: "Client") -> None:
         for name in names:
-            accepted = await taken_in(client, name, options)
+            accepted = await accept_cluster(client, name, options)
             if options["dry_run"]:
                 announce(name, accepted)
             else:
-                tell(name, accepted)
+                print_result(name, accepted)
         if options["wait"] and not options["dry_run"]:
             from knfleet.workflows.registration_wait import joined
 
@@ -63,7 +63,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
         raise click.ClickException(str(error)) from error
 
 
-async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "AcceptedCluster":
+async def accept_cluster(client: "Client", name: str, options: dict[str, Any]) -> "AcceptedCluster":
     """Accept one cluster; with --wait, as soon as it has asked."""
     from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.workflows.accept_clusters import (
@@ -107,7 +107,7 @@ def announce(name: str, accepted: "AcceptedCluster") -> None:
         click.echo(f"hubAcceptsClient would be set to true for managed cluster {name}")
 
 
-def tell(name: str, accepted: "AcceptedCluster") -> None:
+def print_result(name: str, accepted: "AcceptedCluster") -> None:
     """Say what was done."""
     for request in accepted.requests:
         click.echo(f"CSR {request.name} approved")

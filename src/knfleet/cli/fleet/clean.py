@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    on_cluster,
+    print_progress,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -39,7 +44,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     ]
 
     async def work(client: "Client") -> list[str]:
-        say(f"Removing the hub from {client.cluster} ...")
+        print_progress(f"Removing the hub from {client.cluster} ...")
         return await clean(client, objects, leave)
 
     try:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completion_names import names_of_clusters
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, known, on_cluster, say
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    known,
+    on_cluster,
+    print_progress,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -37,7 +43,7 @@ def command(
         for name in names:
             await known(client, CLUSTERS, name)
         for name in names:
-            say(f"Detaching {name} ...")
+            print_progress(f"Detaching {name} ...")
             seconds = float(options["timeout"])
             await detach(client, name, force=options["force"], seconds=seconds)
             click.echo(f"{name} is detached")

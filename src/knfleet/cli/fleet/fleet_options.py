@@ -222,7 +222,7 @@ def image_from(registry: str, image: str, version: str) -> str:
     return image or image_of(registry, version)
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """A line for people, beside what is printed for programs."""
     click.echo(text, err=True)
 

@@ -16,9 +16,9 @@ from knfleet.cli.fleet.fleet_options import (
     on_cluster,
     print_json,
     print_manifests,
+    print_progress,
     quality_of,
     resource_options,
-    say,
 )
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -185,7 +185,9 @@ def warn_about(server: str) -> None:
     from knfleet.kube.auth.kubeconfig_entries import is_loopback
 
     if is_loopback(urlsplit(server).hostname or ""):
-        say(f"Note: {server} is reached from this machine only; clusters elsewhere need another.")
+        print_progress(
+            f"Note: {server} is reached from this machine only; clusters elsewhere need another."
+        )
 
 
 async def install(
@@ -205,19 +207,21 @@ async def install(
     )
     from knfleet.kube.client.verbs import Client
     from knfleet.workflows.join_token import invite
-    from knfleet.workflows.object_lists import WaitTimeout, apply_all, available, condition_says
+    from knfleet.workflows.object_lists import WaitTimeout, apply_all, available, wait_for_condition
     from knfleet.workflows.policy_enforcement import enforced
 
     applied = await apply_all(client, objects)
-    say(f"Applied {len(applied)} objects to {client.cluster}.")
+    print_progress(f"Applied {len(applied)} objects to {client.cluster}.")
     try:
         if options["wait"]:
-            say("Waiting for the hub to be ready ...")
+            print_progress("Waiting for the hub to be ready ...")
             seconds = float(options["timeout"])
             wanted = {APPLIED: "True", HUB_REGISTRATION_DEGRADED: "False"}
             key = Key(OPERATOR_NAMESPACE, CLUSTER_MANAGER)
             await available(client, key, seconds=seconds)
-            await condition_says(client, CLUSTER_MANAGERS, CLUSTER_MANAGER, wanted, seconds=seconds)
+            await wait_for_condition(
+                client, CLUSTER_MANAGERS, CLUSTER_MANAGER, wanted, seconds=seconds
+            )
         made = await invite(client, connection.endpoint, by_bootstrap_token=options["by_token"])
         async with Client(made.connection(connection)) as asking:
             await enforced(asking)

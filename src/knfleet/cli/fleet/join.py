@@ -15,9 +15,9 @@ from knfleet.cli.fleet.fleet_options import (
     image_options,
     later_options,
     print_manifests,
+    print_progress,
     quality_of,
     resource_options,
-    say,
 )
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -212,17 +212,17 @@ async def install(
     from knfleet.kube.auth.kubeconfig import load
     from knfleet.kube.client.verbs import Client
     from knfleet.workflows.object_lists import WaitTimeout, apply_all
-    from knfleet.workflows.registration_wait import heard_of
+    from knfleet.workflows.registration_wait import wait_for_registration
 
     if plan.mode == "Hosted":
         async with Client(load([options["managed"]])) as managed:
             await apply_all(managed, managed_objects(plan))
     async with Client(connection) as home, Client(hub) as there:
         applied = await apply_all(home, home_objects(plan))
-        say(f"Applied {len(applied)} objects to {home.cluster}.")
+        print_progress(f"Applied {len(applied)} objects to {home.cluster}.")
         if options["wait"]:
-            say("Waiting for the agent, and for the hub to hear of the cluster ...")
+            print_progress("Waiting for the agent, and for the hub to hear of the cluster ...")
             try:
-                await heard_of(home, there, plan, seconds=float(options["timeout"]))
+                await wait_for_registration(home, there, plan, seconds=float(options["timeout"]))
             except WaitTimeout as error:
                 raise click.ClickException(str(error)) from error

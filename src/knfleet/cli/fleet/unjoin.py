@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    on_cluster,
+    print_progress,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -34,7 +39,7 @@ def command(context: str | None, kubeconfig: Path | None, cluster: str, **option
     )
 
     async def work(client: "Client") -> list[str]:
-        say(f"Removing the agent of {cluster} ...")
+        print_progress(f"Removing the agent of {cluster} ...")
         return await unjoin(client, cluster, leave)
 
     try:
@@ -44,5 +49,5 @@ def command(context: str | None, kubeconfig: Path | None, cluster: str, **option
     if leave.dry_run:
         click.echo("\n".join(removed))
         return
-    say(f"Removed {len(removed)} objects.")
+    print_progress(f"Removed {len(removed)} objects.")
     click.echo(f"{cluster} has left. Now on the hub: kubectl delete managedcluster {cluster}")

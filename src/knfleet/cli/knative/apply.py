@@ -59,7 +59,9 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
             for each in subjects:
                 names.append(name_of(await write(hub, each)))
                 click.echo(f"{names[-1]} written")
-            return await settled(hub, names, options["timeout"]) if options["wait"] else None
+            return (
+                await wait_until_ready(hub, names, options["timeout"]) if options["wait"] else None
+            )
 
     last = asyncio.run(run())
     for name in last.done if last is not None else ():
@@ -68,7 +70,7 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
         raise click.ClickException(f"not within {options['timeout']} s: {last}")
 
 
-async def settled(hub: "Client", names: list[str], seconds: float) -> "WaitProgress":
+async def wait_until_ready(hub: "Client", names: list[str], seconds: float) -> "WaitProgress":
     """Wait until custom resources are ready, and tell how far they are."""
     from knfleet.view.wait_goals import WaitGoal
 

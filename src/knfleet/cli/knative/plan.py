@@ -11,8 +11,8 @@ from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
     print_json,
+    print_progress,
     print_yaml,
-    say,
 )
 from knfleet.cli.knative.bundle import chosen_folder, directory_option
 from knfleet.cli.knative.status import provider_option
@@ -83,7 +83,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
         from knfleet.view.plan.plan_file import save
 
         save(options["save"], plans, subjects)
-        say(f"saved; carry it out with: knfleet apply --plan {options['save']}")
+        print_progress(f"saved; carry it out with: knfleet apply --plan {options['save']}")
     raise SystemExit(plans.exit_code)
 
 
@@ -151,7 +151,7 @@ def show(plans: "FleetPlan", output: str) -> None:
             click.echo("".join(f"{each}\n" for each in plan_text.names(plans)), nl=False)
             for plan in plans.plans:
                 for problem in plan.problems:
-                    say(f"{plan.title}: {problem}")
+                    print_progress(f"{plan.title}: {problem}")
         case "wide":
             click.echo(plan_text.wide(plans))
         case _:

@@ -15,8 +15,8 @@ from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
     print_json,
+    print_progress,
     print_yaml,
-    say,
 )
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -112,7 +112,7 @@ class StatusView:
 
         objects = await read_objects(self.client)
         for warning in objects.warnings:
-            say(f"note: {warning}")
+            print_progress(f"note: {warning}")
         await self.show(objects)
 
     async def follow(self) -> None:
@@ -121,7 +121,7 @@ class StatusView:
 
         async with following(self.client) as live:
             for warning in live.known.warnings:
-                say(f"note: {warning}")
+                print_progress(f"note: {warning}")
             while True:
                 await self.show(live.objects(), is_live=True)
                 await live.changed()
@@ -153,7 +153,7 @@ class StatusView:
                 click.echo(line)
         else:
             if len(fleet.warnings) == len(KINDS):
-                say("This cluster is no hub; `knfleet init` makes it one.")
+                print_progress("This cluster is no hub; `knfleet init` makes it one.")
             wide = self.output == "wide"
             lines = shutil.get_terminal_size().lines if sys.stdout.isatty() and not wide else 0
             self.emit(fleet_text(fleet, now, wide=wide, lines=lines), is_live=is_live)
@@ -188,14 +188,14 @@ class StatusView:
         cluster = next((each for each in fleet.clusters if each.name == row.cluster), None)
         told = chain_of(manifest, cluster)
         if self.opened is None or self.opened[0] != told:
-            self.opened = (told, await self.look(told, manifest))
+            self.opened = (told, await self.inspect(told, manifest))
         return self.opened[1]
 
-    async def look(self, chain: "Chain", manifest: "Object") -> "Chain":
+    async def inspect(self, chain: "Chain", manifest: "Object") -> "Chain":
         """The chain with its failing link opened on the target."""
         from knfleet.view.chain import opened, with_details
         from knfleet.view.target_access import target_of
-        from knfleet.view.workload_findings import looked_in_vain
+        from knfleet.view.workload_findings import unreadable_target
 
         failing = chain.failing
         if failing is None or failing.name == "target":
@@ -204,7 +204,7 @@ class StatusView:
             async with target_of(self.client, manifest, self.providers) as client:
                 return await opened(chain, client)
         except KubeError as error:
-            return with_details(chain, failing.name, (looked_in_vain(error),))
+            return with_details(chain, failing.name, (unreadable_target(error),))
 
     def print_value(self, value: object, *, is_live: bool) -> None:
         """For programs: one document, or with --watch one for each change."""

@@ -44,7 +44,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     async def collect() -> tuple[dict[str, str], list[str]]:
         async with asyncio.timeout(options["timeout"]), Client(connection) as client:
             with progress(quiet=options["quiet"]) as shown:
-                evidence = SupportFiles(client, shown.say if shown else lambda _: None)
+                evidence = SupportFiles(client, shown.report if shown else lambda _: None)
                 # Asked first, so that a hub that does not answer is an error, not an empty archive.
                 await client.version()
                 return await evidence.collect(), evidence.notes

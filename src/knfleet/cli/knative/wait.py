@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completion_names import names_of_rows
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, say
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, print_progress
 from knfleet.cli.output import LiveProgress, PlainProgress, explained, progress
 from knfleet.kube.errors import KubeError
 
@@ -103,7 +103,7 @@ class Waiter:
                 async with asyncio.timeout(self.seconds):
                     while True:
                         now = waiting(live.objects(), names, self.goal, datetime.now(UTC))
-                        self.tell(now)
+                        self.print_progress(now)
                         if now.is_over:
                             return now
                         await live.changed()
@@ -122,12 +122,12 @@ class Waiter:
         names: list[str] = []
         for name in given:
             if self.goal.kind == REMOVED and not rows_of(fleet, name):
-                say(f"note: nothing is called {name}, so it counts as removed")
+                print_progress(f"note: nothing is called {name}, so it counts as removed")
                 continue
             names.append(full_name(find(fleet, name)))
         return list(dict.fromkeys(names))
 
-    def tell(self, now: "WaitProgress") -> None:
+    def print_progress(self, now: "WaitProgress") -> None:
         """Say who is done since the last time, and who is waited for."""
         if self.shown is None:
             return
@@ -135,11 +135,11 @@ class Waiter:
         for name in now.done:
             if name not in self.told:
                 self.told.add(name)
-                self.shown.say(f"{name} {self.goal} after {seconds:.0f} s")
+                self.shown.report(f"{name} {self.goal} after {seconds:.0f} s")
         if now.left and str(now) != self.last:
             self.last = str(now)
             if isinstance(self.shown, PlainProgress):
-                self.shown.say(f"{now}")
+                self.shown.report(f"{now}")
         if isinstance(self.shown, LiveProgress):
             total = len(now.done) + len(now.left)
             names = ", ".join(str(each) for each in now.left[:2])

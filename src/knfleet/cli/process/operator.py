@@ -169,7 +169,7 @@ def provider_file(path: str | None) -> "ProviderFile | None":
         return None
     providers = ProviderFile(Path(path))
     providers.run_plugin = InProcessPlugins()
-    providers.look()
+    providers.reload_if_changed()
     return providers
 
 

@@ -73,7 +73,7 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
         providers=providers_for(options["provider_file"], kubeconfig, context),
         releases=releases_of(options["origin"]),
         namespaces=options["namespaces"],
-        ready=partial(tell, options["url_file"]),
+        ready=partial(write_url, options["url_file"]),
     )
     check_free(beside.settings)
     start(partial(build, beside=beside))
@@ -114,7 +114,7 @@ def releases_of(origin: str | None) -> "Releases | None":
     return Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
 
 
-def tell(url_file: Path | None, url: str) -> None:
+def write_url(url_file: Path | None, url: str) -> None:
     """Say where the dashboard is."""
     if url_file is None:
         click.echo(url)

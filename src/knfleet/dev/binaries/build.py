@@ -47,7 +47,7 @@ async def build(go: str, folder: Path, names: list[str], progress: ProgressRepor
     source = modules()
     target = folder / "built"
     target.mkdir(parents=True, exist_ok=True)
-    progress.say(f"building {', '.join(names)} with {go}: about 5 minutes, once")
+    progress.report(f"building {', '.join(names)} with {go}: about 5 minutes, once")
     lister = [go, "list", "-deps", *(PACKAGES[name] for name in names)]
     total = len(await run(lister, source, Counter(progress, "downloading modules")))
     counter = Counter(progress, "compiling packages", total)
@@ -57,7 +57,7 @@ async def build(go: str, folder: Path, names: list[str], progress: ProgressRepor
         command = [go, "build", "-v", *flags, "-o", str(draft), PACKAGES[name]]
         await run(command, source, counter)
         draft.replace(target / name)
-        progress.say(f"built {name}")
+        progress.report(f"built {name}")
     counter.finish()
 
 

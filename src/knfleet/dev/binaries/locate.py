@@ -76,7 +76,7 @@ async def ensure(progress: ProgressReporter) -> Toolset:
         raise DevError(
             f"cannot make {error.filename}: {error.strerror}; set KNFLEET_CACHE to another folder"
         ) from error
-    progress.say(f"Kubernetes {KUBERNETES} and etcd {ETCD} are made ready once, in {folder}")
+    progress.report(f"Kubernetes {KUBERNETES} and etcd {ETCD} are made ready once, in {folder}")
     lock = folder / "lock"
     busy = f"another process still makes the binaries in {folder}"
     holding = locked(lock, wait_seconds=3600, busy=busy)

@@ -47,7 +47,7 @@ async def download(folder: Path, names: list[str], progress: ProgressReporter) -
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 reason = str(error) or type(error).__name__
                 raise DevError(f"{name} cannot be downloaded: {reason}") from error
-            progress.say(f"downloaded {name}")
+            progress.report(f"downloaded {name}")
 
 
 async def fetch(

@@ -44,9 +44,9 @@ async def show(
 ) -> DemoResult:
     """A hub and spokes with a Deployment on each, Knative on all; how they are then."""
     started = time.monotonic()
-    progress.say(f"starting a hub and {spokes} spokes: real API servers on loopback")
+    progress.report(f"starting a hub and {spokes} spokes: real API servers on loopback")
     state = await ground.up(spokes)
-    progress.say(f"{len(state.clusters)} clusters ready in {time.monotonic() - started:.1f} s")
+    progress.report(f"{len(state.clusters)} clusters ready in {time.monotonic() - started:.1f} s")
     async with asyncio.TaskGroup() as group:
         for cluster in state.clusters:
             group.create_task(deploy(ground, cluster.name, progress))
@@ -54,10 +54,10 @@ async def show(
     try:
         releases = str(await GoModuleSource().fetch())
     except ReleaseError as error:
-        progress.say(f"Knative is not shown, for want of its release files: {error}")
+        progress.report(f"Knative is not shown, for want of its release files: {error}")
     file = "" if profiles == "fleet" else str(provider_file(ground))
     url = await dashboard_process.start(ground, dashboard_process.flags_for(releases, file))
-    progress.say(f"dashboard: {url}")
+    progress.report(f"dashboard: {url}")
     if releases:
         await show_hub(ground, releases, progress)
         if spokes >= SHOWN_SPOKES:
@@ -81,7 +81,7 @@ async def deploy(ground: DevClusters, cluster: str, progress: ProgressReporter) 
                 f" look at: knfleet dev logs {cluster} node --dir {ground.folder.root}"
             ) from None
     seconds = time.monotonic() - started
-    progress.say(f"{cluster}: deployment hello is available with 3 pods after {seconds:.1f} s")
+    progress.report(f"{cluster}: deployment hello is available with 3 pods after {seconds:.1f} s")
 
 
 async def available(client: Client, key: Key) -> None:

@@ -14,7 +14,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_parts import items
 from knfleet.dev.demo import steps
-from knfleet.dev.demo.spokes_demo import home_on, inside, lose_and_find
+from knfleet.dev.demo.spokes_demo import home_on, inside, show_outage
 from knfleet.dev.demo.steps import DemoResource, install, limit, nothing_left, remove, together
 from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.errors import DevError
@@ -48,12 +48,12 @@ async def show_fleet(
         await shell.type(*join, "--context", place, "--image", IMAGE, shown=f"join {name}")
     await shell.type("accept", "--clusters", ",".join(PLACES), "--wait", "--context", "hub")
     for line in (await shell.type("get", "clusters", "--context", "hub")).splitlines():
-        progress.say(f"  {line}")
+        progress.report(f"  {line}")
     async with Client(ground.connection("hub")) as hub:
         wanted = [await ready_for(hub, *each) for each in COMPONENTS.items()]
-        progress.say("hub: both have a ClusterProfile with access")
+        progress.report("hub: both have a ClusterProfile with access")
         await together(*(install(hub, each, VERSION, progress) for each in wanted))
-        await lose_and_find(ground, hub, wanted[1], progress)
+        await show_outage(ground, hub, wanted[1], progress)
         if keep:
             return
         await together(*(remove(hub, each, progress) for each in wanted))
@@ -87,7 +87,7 @@ class Shell:
 
     async def type(self, *arguments: str, shown: str = "") -> str:
         """Run a command, and say which; what it printed. Raises with what it said if it fails."""
-        self.progress.say(f"$ knfleet {shown or ' '.join(arguments)}")
+        self.progress.report(f"$ knfleet {shown or ' '.join(arguments)}")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "knfleet", *arguments),
             stdin=asyncio.subprocess.DEVNULL,

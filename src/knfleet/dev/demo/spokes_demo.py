@@ -50,10 +50,12 @@ async def show_spokes(
             await prepare(ground, hub, steps.SERVING, "spoke1"),
             await prepare(ground, hub, steps.EVENTING, "spoke2"),
         ]
-        progress.say("hub: spoke1 and spoke2 are registered as ClusterProfiles with secretreader")
+        progress.report(
+            "hub: spoke1 and spoke2 are registered as ClusterProfiles with secretreader"
+        )
         before = {each.place: await inside(ground, each.place) for each in wanted}
         await together(*(install(hub, each, VERSION, progress) for each in wanted))
-        await lose_and_find(ground, hub, wanted[1], progress)
+        await show_outage(ground, hub, wanted[1], progress)
         if keep:
             return
         await together(*(remove(hub, each, progress) for each in wanted))
@@ -86,21 +88,23 @@ async def inside(ground: DevClusters, place: str) -> set[ContentsEntry]:
         return set(await contents(client))
 
 
-async def lose_and_find(
+async def show_outage(
     ground: DevClusters, hub: Client, wanted: DemoResource, progress: ProgressReporter
 ) -> None:
     """Freeze the API server of a spoke, and show what its custom resource says; then thaw it."""
     name = f"{wanted.resource.kind} {wanted.key.name}"
     with frozen(ground, wanted.place):
         started = time.monotonic()
-        progress.say(f"{wanted.place}: its API server is frozen")
+        progress.report(f"{wanted.place}: its API server is frozen")
         lost = await wait_for(hub, wanted, is_lost, f"{name} does not notice the frozen spoke")
         said, seconds = condition(lost, TARGET_CLUSTER_RESOLVED), time.monotonic() - started
-        progress.say(f"hub: {name} says after {seconds:.1f} s: {said['reason']}: {said['message']}")
+        progress.report(
+            f"hub: {name} says after {seconds:.1f} s: {said['reason']}: {said['message']}"
+        )
     started = time.monotonic()
-    progress.say(f"{wanted.place}: its API server runs again")
+    progress.report(f"{wanted.place}: its API server runs again")
     await wait_for(hub, wanted, is_ready, f"{name} does not notice the spoke's return")
-    progress.say(f"hub: {name} is ready again after {time.monotonic() - started:.1f} s")
+    progress.report(f"hub: {name} is ready again after {time.monotonic() - started:.1f} s")
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ async def install(
 
     def is_ready(manifest: Object) -> bool:
         status, ready = part(manifest, "status"), condition(manifest, READY)
-        tell(wanted, ready.get("message", ""), progress)
+        report(wanted, ready.get("message", ""), progress)
         is_seen = status.get("observedGeneration") == generation
         at_version = str(status.get("version", "")).startswith(version)
         return is_seen and at_version and ready.get("status") == "True"
@@ -126,7 +126,7 @@ async def install(
     status = part(await wait_for(client, wanted, is_ready, problem), "status")
     seconds = time.monotonic() - started
     installed = status.get("version", "")
-    progress.say(f"{wanted.place}: {wanted.title} {installed} is ready after {seconds:.1f} s")
+    progress.report(f"{wanted.place}: {wanted.title} {installed} is ready after {seconds:.1f} s")
 
 
 def condition(manifest: Object, type_: str) -> Object:
@@ -135,7 +135,7 @@ def condition(manifest: Object, type_: str) -> Object:
     return found[0] if found else {}
 
 
-def tell(wanted: DemoResource, message: str, progress: ProgressReporter) -> None:
+def report(wanted: DemoResource, message: str, progress: ProgressReporter) -> None:
     """Show how many workloads are ready."""
     found = NUMBERS.search(message)
     if found is not None:
@@ -155,7 +155,7 @@ async def remove(client: Client, wanted: DemoResource, progress: ProgressReporte
             except NotFound:
                 break
             await asyncio.sleep(POLL_SECONDS)
-    progress.say(
+    progress.report(
         f"{wanted.place}: {wanted.title} is removed after {time.monotonic() - started:.1f} s"
     )
 
@@ -175,7 +175,7 @@ async def nothing_left(
     except TimeoutError:
         names = ", ".join(f"{each.resource} {each.key}" for each in left[:5])
         raise DevError(f"{len(left)} objects are left on {place}: {names}") from None
-    progress.say(f"{place}: nothing is left of it but CustomResourceDefinitions")
+    progress.report(f"{place}: nothing is left of it but CustomResourceDefinitions")
 
 
 def leftovers(things: set[ContentsEntry]) -> list[ContentsEntry]:

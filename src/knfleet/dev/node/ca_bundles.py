@@ -98,7 +98,7 @@ class CaBundles:
             )
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CRDS)
         }
-        self.work = KeyQueue(self.look, at_once=AT_ONCE)
+        self.work = KeyQueue(self.reconcile, at_once=AT_ONCE)
         self.namespaces: dict[WebhookObject, frozenset[str]] = {}
         """Where the Services are that a subject names."""
         for resource, informer in self.informers.items():
@@ -131,7 +131,7 @@ class CaBundles:
                 group.create_task(informer.run())
             group.create_task(self.work.run())
 
-    async def look(self, subject: WebhookObject) -> float | None:
+    async def reconcile(self, subject: WebhookObject) -> float | None:
         """Put our bundle into one object, where it should be and is not."""
         manifest = self.informers[subject.resource].get(Key("", subject.name))
         if manifest is None:

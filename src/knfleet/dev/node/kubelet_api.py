@@ -37,7 +37,7 @@ class UnsupportedRequest(Exception):
         self.status = status
 
 
-def log_ask(path: str, query: Mapping[str, str]) -> LogRequest:
+def log_request(path: str, query: Mapping[str, str]) -> LogRequest:
     """What a request for logs wants; raises `UnsupportedRequest` for any other request."""
     parts = path.strip("/").split("/")
     if len(parts) != 4 or parts[0] != "containerLogs":
@@ -104,7 +104,7 @@ class LogServer:
     async def answer(self, request: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         """Answer one request."""
         try:
-            ask = log_ask(request.path, request.query)
+            ask = log_request(request.path, request.query)
             pod = self.pod(ask)
         except UnsupportedRequest as error:
             return aiohttp.web.Response(status=error.status, text=f"{error}\n")

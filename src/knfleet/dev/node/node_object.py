@@ -121,9 +121,9 @@ class NodeObject:
         """Keep the Node and its lease until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.informer.run())
-            group.create_task(self.keep())
+            group.create_task(self.maintain())
 
-    async def keep(self) -> None:
+    async def maintain(self) -> None:
         """Renew the lease regularly, and repair the Node when it is not as it should be."""
         while True:
             self.awake.clear()

@@ -28,7 +28,7 @@ BUILT_IN: dict[str, Object] = {
 }
 
 
-def emptiness(name: str, count: int) -> StandardCondition:
+def empty_condition(name: str, count: int) -> StandardCondition:
     """What is said of how many clusters a set has."""
     if not count:
         return StandardCondition(
@@ -45,7 +45,7 @@ def emptiness(name: str, count: int) -> StandardCondition:
     )
 
 
-def boundness(name: str, *, exists: bool) -> StandardCondition:
+def bound_condition(name: str, *, exists: bool) -> StandardCondition:
     """What is said of a binding."""
     return StandardCondition(
         type=BOUND,
@@ -100,16 +100,18 @@ class ClusterSetController:
     async def select(self, key: Key) -> None:
         """Keep a built-in set as it should be, and say how many clusters a set has."""
         manifest = self.context.informers.sets.get(key)
-        if self.context.configuration.has_default_sets and await self.keep(key.name, manifest):
+        if self.context.configuration.has_default_sets and await self.ensure_built_in(
+            key.name, manifest
+        ):
             return
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return
         cluster_set = decode(manifest, ManagedClusterSet)
         clusters = self.context.informers.clusters.items()
         count = sum(cluster_set.has(labels_of(each)) for each in clusters)
-        await self.say(CLUSTER_SETS, cluster_set, emptiness(key.name, count))
+        await self.write_condition(CLUSTER_SETS, cluster_set, empty_condition(key.name, count))
 
-    async def keep(self, name: str, manifest: Object | None) -> bool:
+    async def ensure_built_in(self, name: str, manifest: Object | None) -> bool:
         """Make a built-in set, or set its spec right; True when that was needed."""
         if name not in BUILT_IN:
             return False
@@ -140,9 +142,9 @@ class ClusterSetController:
         binding = decode(manifest, ManagedClusterSetBinding)
         name = binding.spec.cluster_set
         exists = self.context.informers.sets.get(Key("", name)) is not None
-        await self.say(BINDINGS, binding, boundness(name, exists=exists))
+        await self.write_condition(BINDINGS, binding, bound_condition(name, exists=exists))
 
-    async def say(
+    async def write_condition(
         self,
         resource: Resource,
         about: ManagedClusterSet | ManagedClusterSetBinding,

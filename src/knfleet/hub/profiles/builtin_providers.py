@@ -29,5 +29,5 @@ class BuiltInProviders(ProviderFile):
     def load(self) -> None:
         """There is nothing to read."""
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """There is nothing to follow."""

@@ -42,8 +42,8 @@ class ClusterProfileController:
     def __init__(self, context: HubContext, places: ProfileNamespaces) -> None:
         self.context = context
         self.client = context.client
-        self.places = places
-        self.said: dict[Key, WrittenProfile] = {}
+        self.namespaces = places
+        self.written: dict[Key, WrittenProfile] = {}
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: its profiles, wherever they are or should be."""
@@ -107,7 +107,9 @@ class ClusterProfileController:
         """Write a cluster's profile, its status, and the copy of its token."""
         there = self.context.informers.profiles.get(key)
         if there is not None and not is_ours(there):
-            self.complain(key, f"ClusterProfile {key} exists and is not ours; it is left alone")
+            self.report_conflict(
+                key, f"ClusterProfile {key} exists and is not ours; it is left alone"
+            )
             return Result.never()
         now = self.context.now()
         secret = self.context.informers.access.get(Key(cluster.name, ACCESS_SECRET))
@@ -116,7 +118,7 @@ class ClusterProfileController:
         if access is not None and access.token:
             await self.copy(cluster_profile.token_copy(written, access))
         else:
-            await self.places.erase(key)
+            await self.namespaces.erase(key)
         if access is None or access.expires is None:
             return Result.never()
         return Result.after((access.expires - now).total_seconds())
@@ -129,7 +131,7 @@ class ClusterProfileController:
         wanted = cluster_profile.profile(key.namespace, cluster)
         now = self.context.now()
         status = cluster_profile.status(key, cluster, access=access, observed=observed, now=now)
-        known, content = self.said.get(key), digest(status)
+        known, content = self.written.get(key), digest(status)
         if (
             there is None
             or known is None
@@ -143,28 +145,28 @@ class ClusterProfileController:
         meta = {"name": key.name, "namespace": key.namespace}
         whole = {**identity, "metadata": meta, "status": status}
         made = await self.client.apply(PROFILES, whole, subresource="status")
-        self.said[key] = WrittenProfile(wanted, content, made["metadata"]["resourceVersion"])
+        self.written[key] = WrittenProfile(wanted, content, made["metadata"]["resourceVersion"])
         return made
 
     async def copy(self, manifest: Object) -> None:
         """Write the copy of a token, unless somebody else has a Secret there."""
         try:
-            await self.places.write(manifest)
+            await self.namespaces.write(manifest)
         except NotOurs as error:
-            self.complain(Key.of(manifest), str(error))
+            self.report_conflict(Key.of(manifest), str(error))
 
     async def withdraw(self, key: Key, *, bound: bool) -> None:
         """Remove a profile of ours and its token; and when it was the last, our right there."""
-        self.said.pop(key, None)
+        self.written.pop(key, None)
         there = self.context.informers.profiles.get(key)
         if there is not None and is_ours(there):
             with suppress(Forbidden, Invalid, TimeoutError):
                 # Where we lost the right to Secrets, or get it no more because no set is bound,
                 # the garbage collector takes the copy together with the profile.
-                await self.places.erase(key)
+                await self.namespaces.erase(key)
             await remove(self.client, PROFILES, key)
         if not bound and not self.publishes_in(key.namespace, other_than=key):
-            await self.places.leave(key.namespace)
+            await self.namespaces.leave(key.namespace)
 
     def publishes_in(self, namespace: str, *, other_than: Key) -> bool:
         """Whether a namespace has profiles of ours beside one."""
@@ -173,12 +175,12 @@ class ClusterProfileController:
             for key, manifest in self.context.informers.profiles.store.objects.items()
         )
 
-    def complain(self, key: Key, message: str) -> None:
+    def report_conflict(self, key: Key, message: str) -> None:
         """Tell that something stands in the way of a profile."""
         log.warning("profile not complete", profile=str(key), reason=message)
         cluster = self.context.informers.cluster(key.name)
         if cluster is not None:
-            self.context.warn(cluster, "ProfileBlocked", message)
+            self.context.record_warning(cluster, "ProfileBlocked", message)
 
 
 def is_published(cluster: ManagedCluster, sets: Iterable[ManagedClusterSet]) -> bool:

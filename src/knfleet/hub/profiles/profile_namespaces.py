@@ -71,7 +71,7 @@ class ProfileNamespaces:
         """Call a function with every change of a Secret in one of the namespaces."""
         self.handlers.append(handler)
 
-    def tell(self, change: StoreChange) -> None:
+    def notify(self, change: StoreChange) -> None:
         """A Secret changed."""
         for handler in self.handlers:
             handler(change)
@@ -84,7 +84,7 @@ class ProfileNamespaces:
                 if subject is not None:
                     await self.client.apply(ROLE_BINDINGS, token_binding(namespace, subject))
                 secrets = Informer(self.client, SECRETS, namespace, metadata_only=True)
-                secrets.on_change(self.tell)
+                secrets.on_change(self.notify)
                 lifetime = self.lifetime(f"tokens in {namespace}")
                 lifetime.add(secrets, "secrets")
                 self.places[namespace] = ProfileNamespace(secrets, lifetime)

@@ -67,7 +67,7 @@ class Acceptance:
         self.granted[cluster.name] = GrantedRights(cluster.metadata.uid, accepted, time.monotonic())
         await self.drop_old_roles()
 
-    async def admit(self, cluster: ManagedCluster) -> None:
+    async def grant(self, cluster: ManagedCluster) -> None:
         """Make everything that an accepted cluster has.
 
         The Lease comes before the rights: by it a hub that restarts knows that there may be some.
@@ -137,7 +137,7 @@ class Acceptance:
                     await self.client.delete(CLUSTER_ROLES, Key("", name), uid=uid)
         self.dropped = True
 
-    async def hold_off(self, cluster: ManagedCluster) -> bool:
+    async def restrict(self, cluster: ManagedCluster) -> bool:
         """Leave a cluster that is not accepted only the sight of itself.
 
         True when nothing is left to do: the rights to works stay for as long as there are works.
@@ -148,18 +148,18 @@ class Acceptance:
         await self.client.apply(CLUSTER_ROLES, rbac.cluster_role(name, accepted=False))
         await self.client.apply(CLUSTER_ROLE_BINDINGS, rbac.cluster_role_binding(name))
         was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
-        if (was_accepted or self.lease(name) is not None) and not await self.expel(name):
+        if (was_accepted or self.lease(name) is not None) and not await self.withdraw(name):
             return False
         await self.remember(cluster)
         return True
 
-    async def refuse(self, cluster: ManagedCluster) -> None:
+    async def revoke_reserved(self, cluster: ManagedCluster) -> None:
         """Take everything from a cluster whose rights would be those of others."""
         if not self.is_granted(cluster):
             await self.revoke(cluster.name)
             await self.remember(cluster)
 
-    async def expel(self, name: str) -> bool:
+    async def withdraw(self, name: str) -> bool:
         """Take from a cluster what it got when it was accepted; False while it has works."""
         names = rbac.binding_names(name)
         await remove(self.client, ROLE_BINDINGS, Key(name, names[REGISTRATION_ROLE]))

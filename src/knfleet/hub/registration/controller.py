@@ -29,7 +29,7 @@ from knfleet.hub.registration.lease import (
     availability,
     clock,
     same_taints,
-    silent_in,
+    seconds_until_expired,
     taints,
 )
 from knfleet.kube.cache.informer import StoreChange
@@ -78,12 +78,12 @@ class ManagedClusterController:
             self.registration.forget(name)
             return Result.never()
         try:
-            return await self.make_right(cluster)
+            return await self.reconcile_cluster(cluster)
         except Conflict:
             # The agent wrote meanwhile; what it wrote is on its way to us.
             return Result.after(CONFLICT_SECONDS)
 
-    async def make_right(self, cluster: ManagedCluster) -> Result:
+    async def reconcile_cluster(self, cluster: ManagedCluster) -> Result:
         """Make the hub right for one cluster in the state that we know."""
         lease = self.context.informers.leases.get(Key(cluster.name, LEASE_NAME))
         if lease is None and cluster.metadata.deleting:
@@ -92,16 +92,16 @@ class ManagedClusterController:
         if cluster.metadata.deleting:
             cluster = await self.report(cluster, beat, None)
             return await self.deletion.step(cluster)
-        cluster = await self.settle(cluster)
+        cluster = await self.set_defaults(cluster)
         error: ApiError | None = None
         settled = True
         try:
             if cluster.name == ALL_AGENTS:
-                await self.registration.refuse(cluster)
+                await self.registration.revoke_reserved(cluster)
             elif cluster.spec.hub_accepts_client:
-                await self.registration.admit(cluster)
+                await self.registration.grant(cluster)
             else:
-                settled = await self.registration.hold_off(cluster)
+                settled = await self.registration.restrict(cluster)
         except ApiError as failed:
             error = failed
         cluster = await self.report(cluster, beat, error)
@@ -109,21 +109,21 @@ class ManagedClusterController:
             raise error
         if not settled:
             return Result.after(DRAIN_SECONDS)
-        return Result.after(self.next_look(cluster, beat))
+        return Result.after(self.requeue_seconds(cluster, beat))
 
-    def next_look(self, cluster: ManagedCluster, beat: LeaseObservation | None) -> float:
+    def requeue_seconds(self, cluster: ManagedCluster, beat: LeaseObservation | None) -> float:
         """Seconds until the cluster may be lost, or everything is to be applied again."""
-        silent = silent_in(cluster, beat, self.context.now())
+        silent = seconds_until_expired(cluster, beat, self.context.now())
         return min(silent, RESYNC_SECONDS) if silent > 0 else RESYNC_SECONDS
 
-    async def settle(self, cluster: ManagedCluster) -> ManagedCluster:
+    async def set_defaults(self, cluster: ManagedCluster) -> ManagedCluster:
         """Give a cluster the finalizers, set and taints that it should have."""
-        patch = self.settling(cluster)
+        patch = self.default_changes(cluster)
         if not patch:
             return cluster
         return decode(await patch_cluster(self.context.client, cluster, patch), ManagedCluster)
 
-    def settling(self, cluster: ManagedCluster) -> Object:
+    def default_changes(self, cluster: ManagedCluster) -> Object:
         """What of a cluster's metadata and spec must change."""
         meta: dict[str, Any] = {}
         configuration = self.context.configuration
@@ -175,7 +175,7 @@ class ManagedClusterController:
             old, new = find(cluster.status.conditions, type_), find(conditions, type_)
             if new is None or new.status != status or (old is not None and old.status == status):
                 continue
-            record = self.context.tell if status == "True" else self.context.warn
+            record = self.context.record_event if status == "True" else self.context.record_warning
             record(cluster, reason, new.message)
 
 

@@ -69,7 +69,7 @@ def next_group(items: Iterable[Object]) -> list[Object]:
     return [each for each in every if priority(each) == lowest]
 
 
-def is_given_up(cluster: ManagedCluster, now: datetime) -> bool:
+def is_abandoned(cluster: ManagedCluster, now: datetime) -> bool:
     """Whether the administrator gave up what the cluster can no longer clean up."""
     wanted = cluster.metadata.annotations.get(FORCE_DETACH)
     if wanted is None:
@@ -133,7 +133,7 @@ class ClusterDeletion:
                 uid = found["metadata"]["uid"]
                 await self.client.delete(NAMESPACES, Key("", cluster.name), uid=uid)
             return
-        self.context.warn(
+        self.context.record_warning(
             cluster,
             "NamespaceKept",
             f"namespace {cluster.name} stays although {DELETE_NAMESPACE} is set: the hub did not"
@@ -155,16 +155,16 @@ class ClusterDeletion:
         self, cluster: ManagedCluster, remaining: RemainingObjects, *, cleans_up: bool
     ) -> None:
         """Delete those objects whose turn it is, and say what is left."""
-        if is_given_up(cluster, self.context.now()):
-            await self.give_up(cluster, remaining)
+        if is_abandoned(cluster, self.context.now()):
+            await self.abandon(cluster, remaining)
             return
         turn = next_group(remaining.items) if cleans_up else []
         for each in turn:
             if not each["metadata"].get("deletionTimestamp"):
                 await remove(self.client, remaining.resource, Key.of(each))
-        await self.say(cluster, remaining, turn)
+        await self.write_condition(cluster, remaining, turn)
 
-    async def say(
+    async def write_condition(
         self, cluster: ManagedCluster, remaining: RemainingObjects, turn: list[Object]
     ) -> None:
         """Tell what is left, and what to do when it does not go."""
@@ -188,7 +188,7 @@ class ClusterDeletion:
             patch = {"status": {"conditions": plain(new)}}
             await patch_cluster(self.client, cluster, patch, subresource="status")
 
-    async def give_up(self, cluster: ManagedCluster, remaining: RemainingObjects) -> None:
+    async def abandon(self, cluster: ManagedCluster, remaining: RemainingObjects) -> None:
         """Let go of what nobody cleans up any more, and name it."""
         for each in remaining.items:
             key = Key.of(each)
@@ -197,7 +197,7 @@ class ClusterDeletion:
             except NotFound:
                 continue
             await remove(self.client, remaining.resource, key)
-        self.context.warn(
+        self.context.record_warning(
             cluster,
             "Orphaned",
             f"given up without cleaning the cluster, because of {FORCE_DETACH}: {remaining.words}",

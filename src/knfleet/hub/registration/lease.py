@@ -49,12 +49,12 @@ class LeaseObservations:
         self, cluster: ManagedCluster, lease: Object | None, now: datetime
     ) -> LeaseObservation | None:
         """When a cluster was last heard of, which is remembered; None when it never was."""
-        beat = self.seen(cluster, lease, now)
+        beat = self.observation(cluster, lease, now)
         if beat is not None:
             self.beats[cluster.name] = beat
         return beat
 
-    def seen(
+    def observation(
         self, cluster: ManagedCluster, lease: Object | None, now: datetime
     ) -> LeaseObservation | None:
         """When a cluster was last heard of, if this is its Lease; None when it never was.
@@ -94,7 +94,9 @@ def as_moment(text: str) -> datetime | None:
         return None
 
 
-def silent_in(cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime) -> float:
+def seconds_until_expired(
+    cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime
+) -> float:
     """Seconds until a cluster counts as lost; 0 or less when it does."""
     if beat is None:
         return 0.0
@@ -106,7 +108,7 @@ def is_alive(cluster: ManagedCluster, beat: LeaseObservation | None, now: dateti
     return (
         cluster.spec.hub_accepts_client
         and is_true(cluster.status.conditions, JOINED)
-        and silent_in(cluster, beat, now) > 0
+        and seconds_until_expired(cluster, beat, now) > 0
     )
 
 
@@ -116,7 +118,11 @@ def availability(
     """What the hub says of a cluster's availability; None when that is for the agent to say."""
     was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
     is_leaving = cluster.metadata.deleting
-    if not was_accepted or (beat is None and not is_leaving) or silent_in(cluster, beat, now) > 0:
+    if (
+        not was_accepted
+        or (beat is None and not is_leaving)
+        or seconds_until_expired(cluster, beat, now) > 0
+    ):
         return None
     since = "there is no Lease" if beat is None else f"the last sign was at {timestamp(beat.heard)}"
     return StandardCondition(

@@ -102,7 +102,7 @@ class Informer:
         try:
             await self.follow_on()
         finally:
-            self.client.transport.budget.give(sum(self.weights.values()))
+            self.client.transport.budget.release(sum(self.weights.values()))
             self.weights.clear()
 
     async def follow_on(self) -> None:
@@ -182,8 +182,8 @@ class Informer:
                     self.heard = True
                     self.last_contact = time.monotonic()
                     if not initial:
-                        self.take(event)
-                    elif self.take_initial(event, seen):
+                        self.handle(event)
+                    elif self.handle_initial(event, seen):
                         initial = False
                         clock.reschedule(None)
         if initial:
@@ -212,7 +212,7 @@ class Informer:
                 version = page.resource_version
         self.complete(seen, version)
 
-    def take_initial(self, event: WatchEvent, seen: set[Key]) -> bool:
+    def handle_initial(self, event: WatchEvent, seen: set[Key]) -> bool:
         """Take in an event of a streaming list; True when it was the last."""
         if event.type == "BOOKMARK":
             if event.ends_initial_events:
@@ -224,7 +224,7 @@ class Informer:
             seen.add(self.put(event.object, event.weight))
         return False
 
-    def take(self, event: WatchEvent) -> None:
+    def handle(self, event: WatchEvent) -> None:
         """Take in an event."""
         if event.type == "DELETED":
             self.remove(event.object)
@@ -236,7 +236,7 @@ class Informer:
         """A list is complete: what it did not contain is gone."""
         for key in self.store.others(seen):
             self.weigh(key, 0)
-            self.tell(self.store.remove(key))
+            self.notify(self.store.remove(key))
         seen.clear()
         self.listed = time.monotonic()
         self.resource_version = version
@@ -246,26 +246,26 @@ class Informer:
         """Take in the state of an object."""
         key = key_of(manifest)
         self.weigh(key, size)
-        self.tell(self.store.put(key, self.trim(manifest)))
+        self.notify(self.store.put(key, self.trim(manifest)))
         return key
 
     def remove(self, manifest: Object) -> Key:
         """Take in that an object is gone."""
         key = key_of(manifest)
         self.weigh(key, 0)
-        self.tell(self.store.remove(key, self.trim(manifest)))
+        self.notify(self.store.remove(key, self.trim(manifest)))
         return key
 
     def weigh(self, key: Key, size: int) -> None:
         """Count an object by its size, which is 0 when it is gone."""
         where = f"{self.client.cluster}: GET {self.selection.path}"
-        self.client.transport.budget.take(size - self.weights.get(key, 0), where)
+        self.client.transport.budget.acquire(size - self.weights.get(key, 0), where)
         if size:
             self.weights[key] = size
         else:
             self.weights.pop(key, None)
 
-    def tell(self, change: StoreChange | None) -> None:
+    def notify(self, change: StoreChange | None) -> None:
         """Tell all handlers; one that fails is the worse for it, nobody else is."""
         if change is None:
             return

@@ -58,16 +58,16 @@ class LineBuffer:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that end in this chunk."""
         first, *rest = chunk.split(b"\n")
-        self.keep(first)
+        self.append(first)
         if not rest:
             return []
         whole = b"".join(self.parts)
         *lines, last = rest
         self.parts, self.size = [], 0
-        self.keep(last)
+        self.append(last)
         return [line for line in (whole, *lines) if line]
 
-    def keep(self, part: bytes) -> None:
+    def append(self, part: bytes) -> None:
         """Remember a part of an unfinished line."""
         if part:
             self.parts.append(part)
@@ -95,7 +95,7 @@ async def open_watch(
             try:
                 async for chunk in response.content.iter_any():
                     fed = [(line, weight(line)) for line in lines.feed(chunk)]
-                    await transport.reading.turn(sum(size for _, size in fed))
+                    await transport.reading.acquire(sum(size for _, size in fed))
                     for line, size in fed:
                         transport.budget.check(size, where)
                         event = event_of(line, where, resource)

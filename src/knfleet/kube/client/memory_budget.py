@@ -28,7 +28,7 @@ class MemoryBudget:
         self.exceeded = exceeded
         self.held = 0
 
-    def take(self, count: int, where: str) -> None:
+    def acquire(self, count: int, where: str) -> None:
         """Hold more; raises `ResponseTooLarge` when that is more than allowed."""
         self.held += count
         if self.held > self.limit:
@@ -36,14 +36,14 @@ class MemoryBudget:
             mib = self.limit / (1024 * 1024)
             self.refuse(f"{where}: the answers take more than {mib:g} MiB of memory")
 
-    def give(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Hold less."""
         self.held -= count
 
     def check(self, count: int, where: str) -> None:
         """Raise `ResponseTooLarge` when there is no room for so much more."""
-        self.take(count, where)
-        self.give(count)
+        self.acquire(count, where)
+        self.release(count)
 
     def refuse(self, problem: str) -> NoReturn:
         """Tell that the server sent too much."""

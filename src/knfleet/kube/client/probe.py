@@ -104,7 +104,7 @@ class ProbeConnection(BaseProtocol):
             transport.abort()
         self.resolve(None)
 
-    async def ask(self, request: bytes, seconds: float) -> ProbeResult | None:
+    async def send(self, request: bytes, seconds: float) -> ProbeResult | None:
         """The answer, None when it cannot be had here; raises `TimeoutError`."""
         transport = self.transport
         if transport is None or transport.is_closing():
@@ -157,7 +157,7 @@ class ApiProber:
         """The credential with which the connection was made."""
         self.failures = 0
 
-    async def ask(self, seconds: float) -> bytes | None:
+    async def probe(self, seconds: float) -> bytes | None:
         """What the server answers, if that is fine; None when it must be asked in another way.
 
         Raises `RequestTimeout` when there is no answer in time.
@@ -172,7 +172,7 @@ class ApiProber:
         loop = asyncio.get_running_loop()
         started, answered = loop.time(), None
         try:
-            answered = await line.ask(self.request(credential), seconds)
+            answered = await line.send(self.request(credential), seconds)
         except TimeoutError:
             self.observe(0, seconds)
             text = f"{self.transport.where(self.call)}: {seconds:g} s passed waiting for an answer"

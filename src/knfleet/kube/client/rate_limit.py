@@ -21,7 +21,7 @@ class RateLimit:
         self.next_at += self.interval * count
         return max(0.0, wait)
 
-    async def turn(self, count: int = 1) -> None:
+    async def acquire(self, count: int = 1) -> None:
         """Take so many turns and wait for the first; without a limit it is always one's turn."""
         if not self.interval:
             return

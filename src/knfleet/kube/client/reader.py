@@ -104,7 +104,7 @@ class Reader:
     ) -> Object:
         """One object, or a part of it."""
         path = resource.path(namespace or self.namespace, name, subresource)
-        return await self.ask(retry.GET, path, deadline=deadline)
+        return await self.request(retry.GET, path, deadline=deadline)
 
     def pages(
         self,
@@ -203,16 +203,16 @@ class Reader:
             nonlocal count
             async for page in pages:
                 size = PAGE_BYTES + sum(page.weights)
-                budget.take(size, where)
+                budget.acquire(size, where)
                 count += size
-                await self.transport.reading.turn(size)
+                await self.transport.reading.acquire(size)
                 yield page
 
         try:
             async with aclosing(pages), aclosing(counted()) as stream:
                 yield stream
         finally:
-            budget.give(count)
+            budget.release(count)
 
     @asynccontextmanager
     async def within(
@@ -303,7 +303,7 @@ class Reader:
         except msgspec.DecodeError as error:
             raise BadResponse(f"{self.cluster}: GET /version: not a version: {error}") from error
 
-    async def ask(
+    async def request(
         self,
         verb: RequestVerb,
         path: str,

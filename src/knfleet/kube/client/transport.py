@@ -165,7 +165,7 @@ class Transport:
                     progress.waiting_for = "the next attempt"
                     await asyncio.sleep(delay)
         except TimeoutError:
-            raise self.unanswered(call, progress, seconds) from progress.last
+            raise self.timed_out(call, progress, seconds) from progress.last
 
     def next_delay(
         self, call: Call, failure: AttemptFailure, progress: CallProgress
@@ -183,7 +183,7 @@ class Transport:
         )
         return max(failure.retry_after_seconds or 0, jitter)
 
-    def unanswered(self, call: Call, progress: CallProgress, seconds: float) -> RequestTimeout:
+    def timed_out(self, call: Call, progress: CallProgress, seconds: float) -> RequestTimeout:
         """The error for a call whose deadline passed."""
         text = f"{self.where(call)}: {seconds:g} s passed waiting for {progress.waiting_for}"
         if progress.last is not None:
@@ -199,9 +199,9 @@ class Transport:
         credential = await self.login.current()
         if not call.urgent:
             progress.waiting_for = "its turn by the limit of requests"
-            await self.rate.turn()
+            await self.rate.acquire()
         progress.waiting_for = "a free slot"
-        async with self.slots.place(urgent=call.urgent):
+        async with self.slots.slot(urgent=call.urgent):
             await self.enter(call, progress)
             if call.verb.method not in SAFE_METHODS:
                 self.options.before_write()
@@ -267,7 +267,7 @@ class Transport:
                         raise failure.error
                     progress.logged_in_again = True
         except TimeoutError:
-            raise self.unanswered(call, progress, seconds) from progress.last
+            raise self.timed_out(call, progress, seconds) from progress.last
 
     @asynccontextmanager
     async def exchange(
@@ -318,7 +318,7 @@ class Transport:
             if (response.content_length or 0) > limit:
                 self.budget.refuse(f"{where}: the answer is larger than {limit} bytes")
             async for chunk in response.content.iter_any():
-                self.budget.take(len(chunk), where)
+                self.budget.acquire(len(chunk), where)
                 body += chunk
                 if len(body) > limit:
                     self.budget.refuse(f"{where}: the answer is larger than {limit} bytes")
@@ -326,7 +326,7 @@ class Transport:
             response.close()
             raise
         finally:
-            self.budget.give(len(body))
+            self.budget.release(len(body))
         text = bytes(body)
         self.budget.check(weight(text), where)
         return HttpResponse(

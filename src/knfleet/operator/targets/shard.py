@@ -59,23 +59,23 @@ class TargetShard:
         """Have everybody do what is ours from now on."""
         self.holders, self.spokes = holders, spokes
         self.membership.join(self)
-        self.take_up()
+        self.on_gained()
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with what is ours now."""
         for holder in self.holders:
-            holder.take_up()
+            holder.on_gained()
 
     async def lead(self) -> None:
         """Begin with what is on the hub: this process leads from now on."""
-        self.take_up()
+        self.on_gained()
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop everything on what is not ours; nothing of it runs afterwards."""
         for holder in self.holders:
-            await holder.let_go()
+            await holder.on_lost()
         if self.spokes is not None:
-            await self.spokes.let_go()
+            await self.spokes.close_lost()
 
     def measure(self, metrics: Metrics) -> None:
         """Tell with how many the work is shared, whenever somebody asks."""

@@ -94,7 +94,7 @@ class SpokeTargets:
         if profile is not None:
             await self.live(manifest, profile, even_unhealthy=True)
 
-    def trouble(self, manifest: Object) -> TargetError | None:
+    def problem(self, manifest: Object) -> TargetError | None:
         """Why the spoke cannot be used, if that is known."""
         profile = profile_of(manifest)
         state = None if profile is None else self.spokes.state(profile)

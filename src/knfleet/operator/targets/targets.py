@@ -67,7 +67,7 @@ class Targets(Protocol):
         """Raise `TargetError` unless something could be removed from the target now."""
         ...
 
-    def trouble(self, manifest: Object) -> TargetError | None:
+    def problem(self, manifest: Object) -> TargetError | None:
         """Why the target cannot be used, as far as that is known without asking it."""
         ...
 
@@ -108,7 +108,7 @@ class LocalTargets:
     async def reach(self, manifest: Object) -> None:
         """Nothing that the pass itself would not notice."""
 
-    def trouble(self, manifest: Object) -> TargetError | None:
+    def problem(self, manifest: Object) -> TargetError | None:
         """Nothing that the pass itself would not notice."""
         return None
 

@@ -92,12 +92,12 @@ class OrphanCleanup:
             return None
         return stone
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with spokes that are ours now."""
         for manifest in self.stones.items():
             self.controller.queue.add(Request(HUB, Key.of(manifest)))
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop cleaning spokes that are not ours; nothing of it runs afterwards."""
         owns = self.world.owns
         theirs = {key for key, used in self.held.items() if owns and not owns(str(used))}
@@ -169,7 +169,7 @@ class OrphanCleanup:
         informer = self.world.resources.get(stone.kind)
         found = None if informer is None else informer.get(stone.key)
         # The one that left the tombstone may still be seen, on its way out.
-        return found is not None and not is_deleting(found) and is_same_place(found, stone)
+        return found is not None and not is_deleting(found) and is_same_target(found, stone)
 
     def leave(self, key: Key) -> None:
         """A tombstone is gone."""
@@ -178,7 +178,7 @@ class OrphanCleanup:
             self.spokes.leave(profile, holder_of(key))
 
 
-def is_same_place(manifest: Object, stone: Tombstone) -> bool:
+def is_same_target(manifest: Object, stone: Tombstone) -> bool:
     """Whether a custom resource is installed where another one of its name was."""
     uid = annotations_of(manifest).get(TARGET_UID, "")
     return profile_of(manifest) == stone.profile_key or (

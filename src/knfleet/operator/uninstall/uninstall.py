@@ -70,12 +70,12 @@ class Uninstaller:
     ) -> Result:
         """Uninstall what a custom resource has installed, then let it go."""
         if not owns or not self.finalizers.on(manifest):
-            return await self.let_go(record, manifest)
+            return await self.remove_finalizer(record, manifest)
         try:
             problem = await self.attempt(record, manifest, said)
         except OtherHub as error:
             self.reporter.events.warning(manifest, "NotRemoved", f"nothing is removed: {error}")
-            return await self.let_go(record, manifest)
+            return await self.remove_finalizer(record, manifest)
         except TargetError as error:
             return await self.lost(record, manifest, said, error)
         if not problem:
@@ -131,7 +131,7 @@ class Uninstaller:
         except DecodeError:
             legacy = []
         changes = await uninstall(installation, legacy)
-        self.reporter.tell_copies(manifest, changes)
+        self.reporter.report_copies(manifest, changes)
         if changes.settled and target.root is not None:
             await remove_anchor(installation)
         log.info("uninstalled", changes=str(changes))
@@ -144,7 +144,7 @@ class Uninstaller:
         record.end()
         if not was_installed(manifest):
             log.info("nothing was installed", error=str(error))
-            return await self.let_go(record, manifest)
+            return await self.remove_finalizer(record, manifest)
         if annotations_of(manifest).get(ON_LOST_TARGET) == ORPHAN and error.is_lasting:
             return await self.orphan(record, manifest, error)
         said.not_resolved(error.reason, waiting_text(manifest, error))
@@ -164,17 +164,17 @@ class Uninstaller:
         )
         self.reporter.events.warning(manifest, "Orphaned", text)
         log.warning("orphaned", tombstone=str(name), profile=tombstone.profile)
-        return await self.let_go(record, manifest)
+        return await self.remove_finalizer(record, manifest)
 
     async def finish(self, record: InstallationRecord, manifest: Object) -> Result:
         """Nothing is left: the custom resource may go."""
         installation = record.installation
-        again = await self.let_go(record, manifest)
+        again = await self.remove_finalizer(record, manifest)
         if installation is not None and installation.target.root is None:
             await delete_parent(installation)
         return again
 
-    async def let_go(self, record: InstallationRecord, manifest: Object) -> Result:
+    async def remove_finalizer(self, record: InstallationRecord, manifest: Object) -> Result:
         """Take off the finalizer, and forget the rest."""
         if self.finalizers.on(manifest):
             await self.finalizers.remove(manifest)

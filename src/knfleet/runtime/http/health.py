@@ -54,16 +54,16 @@ class HealthServer:
     def app(self) -> web.Application:
         """What is served, also for a server that serves more."""
         app = web.Application()
-        app.router.add_get("/healthz", partial(answer, self.health))
-        app.router.add_get("/readyz", partial(answer, self.readiness))
+        app.router.add_get("/healthz", partial(check_response, self.health))
+        app.router.add_get("/readyz", partial(check_response, self.readiness))
         if self.metrics is not None:
-            app.router.add_get("/metrics", partial(tell, self.metrics))
+            app.router.add_get("/metrics", partial(metrics_response, self.metrics))
         return app
 
 
-async def answer(checks: Mapping[str, Check], request: web.Request) -> web.Response:
+async def check_response(checks: Mapping[str, Check], request: web.Request) -> web.Response:
     """What the checks say now: 200 when nothing is wrong, else 503."""
-    said = {name: ask(check) for name, check in checks.items()}
+    said = {name: run_check(check) for name, check in checks.items()}
     bad = any(problem is not None for problem in said.values())
     if "verbose" not in request.query and not bad:
         return web.Response(text="ok")
@@ -75,7 +75,7 @@ async def answer(checks: Mapping[str, Check], request: web.Request) -> web.Respo
     return web.Response(text="\n".join([*lines, verdict, ""]), status=503 if bad else 200)
 
 
-def ask(check: Check) -> str | None:
+def run_check(check: Check) -> str | None:
     """What a check says; one that cannot say it is bad."""
     try:
         return check()
@@ -83,7 +83,7 @@ def ask(check: Check) -> str | None:
         return type(error).__name__
 
 
-async def tell(metrics: Metrics, request: web.Request) -> web.Response:
+async def metrics_response(metrics: Metrics, request: web.Request) -> web.Response:
     """All metrics."""
     body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})

@@ -120,7 +120,7 @@ class Leader:
             while not self.leads():
                 await self.attempt()
                 if not self.leads():
-                    self.tell_whom_we_follow()
+                    self.log_leader()
                     await asyncio.sleep(self.candidate.wait_seconds(self.clock()))
             log.info("leading", lease=str(self.key), identity=self.identity)
             self.options.observe.leader(leads=True)
@@ -191,13 +191,13 @@ class Leader:
             return
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self.hand_over(manifest)
+                await self.release_lease(manifest)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released", lease=str(self.key), error=str(error))
         else:
             log.info("lease released", lease=str(self.key))
 
-    async def hand_over(self, manifest: Object) -> None:
+    async def release_lease(self, manifest: Object) -> None:
         """Write the release, also when a renewal that was cut short had arrived before."""
         try:
             await self.write(manifest, RELEASE_SECONDS)
@@ -219,7 +219,7 @@ class Leader:
             log.warning("lease not reachable", lease=str(self.key), error=str(error))
         self.failing = error
 
-    def tell_whom_we_follow(self) -> None:
+    def log_leader(self) -> None:
         """Say who leads, when that changes."""
         holder = self.candidate.holder
         if holder not in (self.followed, self.identity):

@@ -36,11 +36,11 @@ class LostMembership(LostLeadership):
 class ShardHolder(Protocol):
     """Somebody who works on shared things."""
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop all work on what `Membership.owns` denies; return when nothing of it runs."""
         ...
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with what `Membership.owns` grants, if that is not done yet."""
         ...
 
@@ -120,7 +120,7 @@ class Membership:
         log.info("sharing work", lease=str(self.key), identity=self.identity)
         try:
             while True:
-                await self.turn()
+                await self.step()
                 await asyncio.sleep(self.wait_seconds())
         except asyncio.CancelledError:
             await self.leave()
@@ -137,7 +137,7 @@ class Membership:
         left = [self.party.dies_at(name) - now for name in self.party.others(now)]
         return max(SOON_SECONDS, min([retry, *left]))
 
-    async def turn(self) -> None:
+    async def step(self) -> None:
         """Look who is there, let go, renew, look again, and begin."""
         self.require_still()
         try:
@@ -156,7 +156,7 @@ class Membership:
             self.failing = None
             await self.tidy(leases)
         self.require_still()
-        self.tell()
+        self.notify()
 
     async def tidy(self, leases: list[Object]) -> None:
         """Delete Leases of members that were gone long ago, as far as that goes."""
@@ -173,13 +173,13 @@ class Membership:
                         deadline=HURRY_SECONDS,
                     )
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell everybody what is ours, if that may be something else than before."""
         news = (self.may_work(), *self.party.news(self.clock()))
         if news != self.told:
             self.told = news
             for holder in self.holders:
-                holder.take_up()
+                holder.on_gained()
 
     async def adapt(self, view: View) -> None:
         """Let go of what is another's in a view that is to be published."""
@@ -191,7 +191,7 @@ class Membership:
         log.info("work is shared out anew", members=len(view), before=len(before))
         async with asyncio.timeout(self.options.let_go_seconds), asyncio.TaskGroup() as group:
             for holder in self.holders:
-                group.create_task(holder.let_go())
+                group.create_task(holder.on_lost())
 
     async def renew(self) -> None:
         """Write our Lease, with the view that we work by from now on."""

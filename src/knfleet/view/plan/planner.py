@@ -103,7 +103,7 @@ class Planner:
         """What would change for a custom resource; what is in the way is in the plan."""
         blank = outline(subject)
         try:
-            return await self.look(subject, blank, world or await self.world([subject]))
+            return await self.complete(subject, blank, world or await self.world([subject]))
         except NotEligible as error:
             versions = self.renderer.releases.versions(subject.kind.type.component)
             text = f"{error}{detour(subject.installed, subject.cr.spec.version, versions)}"
@@ -111,7 +111,7 @@ class Planner:
         except PLANNED_ERRORS as error:
             return msgspec.structs.replace(blank, problems=(PlanProblem(str(error)),))
 
-    async def look(
+    async def complete(
         self, subject: PlanSubject, blank: ResourcePlan, world: HubSnapshot
     ) -> ResourcePlan:
         """The plan, when nothing is in the way of all of it."""
@@ -122,7 +122,7 @@ class Planner:
             trials = await tried(client, seen.plan.steps, blank.namespace)
         if seen.rendering.shortfall and seen.lost:
             problems.append(PlanProblem(losses_text(seen.rendering.shortfall, seen.lost)))
-        problems += [PlanProblem(*told(each)) for each in hindrances(seen, trials)]
+        problems += [PlanProblem(*failure_text(each)) for each in hindrances(seen, trials)]
         return msgspec.structs.replace(
             blank,
             wanted=seen.rendering.version,
@@ -261,7 +261,7 @@ def hindrances(seen: PlanPreview, trials: Iterable[DryRun]) -> list[ObjectFailur
     return [*found, *(each.failure for each in trials if each.failure is not None)]
 
 
-def told(failure: ObjectFailure) -> tuple[str, Ref]:
+def failure_text(failure: ObjectFailure) -> tuple[str, Ref]:
     """A failure in words: of a missing right, what to grant."""
     if not failure.denials:
         return failure.message, failure.ref

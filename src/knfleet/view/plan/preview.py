@@ -102,7 +102,7 @@ async def prospect(
     rendering = await rendered(client, subject, renderer)
     engine = await engine_for(client, subject, hub_uid)
     desired = await engine.desired(rendering.objects)
-    seen, plan = await engine.look(desired.objects.values())
+    seen, plan = await engine.observe(desired.objects.values())
     members, hidden = await members_of(engine, subject, desired)
     pruning = prune(members, desired.refs, engine.applyset)
     every = seen.objects | {each.ref: each.observed for each in members}

@@ -42,14 +42,14 @@ class Channel:
         page = self.build()
         if page is None:
             self.is_gone = True
-            self.tell(GONE)
+            self.send(GONE)
             return
         patch = difference(self.page, page)
         self.page = page
         if patch is not None:
-            self.tell(event(patch))
+            self.send(event(patch))
 
-    def tell(self, text: bytes) -> None:
+    def send(self, text: bytes) -> None:
         """Tell all who look."""
         self.version += 1
         self.kept.append(text)

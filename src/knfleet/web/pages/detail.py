@@ -81,7 +81,7 @@ class DetailView:
     @property
     def manifest(self) -> Object | None:
         """The custom resource, if its viewer sees it."""
-        if not self.session.sight.sees(self.resource, self.key.namespace):
+        if not self.session.visible.sees(self.resource, self.key.namespace):
             return None
         return self.sources.feed.find(self.resource, self.key)
 
@@ -95,7 +95,7 @@ class DetailView:
             self.wake.set()
         steps = ()
         if chain.install.installed and not chain.install.deleting:
-            fleet = self.sources.feed.fleet(self.session.sight)
+            fleet = self.sources.feed.fleet(self.session.visible)
             known = self.sources.installable(fleet).get(self.resource.kind, ())
             steps = tuple(next_steps(chain.install.installed, known, self.resource.kind))
         return InstallDetail(
@@ -118,10 +118,10 @@ class DetailView:
         profile = profile_of(manifest)
         if profile is None:
             return None
-        clusters = self.sources.feed.fleet(self.session.sight).clusters
+        clusters = self.sources.feed.fleet(self.session.visible).clusters
         return next((each for each in clusters if str(profile) in each.profiles), None)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read everything once, for a page that is being loaded."""
         manifest = self.manifest
         if manifest is None:
@@ -169,10 +169,10 @@ class DetailView:
 
     async def may_go_on(self) -> bool:
         """Whether the viewer has the same rights as when this was last asked."""
-        client, place, before = self.session.client, self.key.namespace, self.rights
+        client, route, before = self.session.client, self.key.namespace, self.rights
         self.rights = await asyncio.gather(
-            may(client, "list", EVENTS, place),
-            may(client, "get", self.resource, place, subresource=OBJECTS),
+            may(client, "list", EVENTS, route),
+            may(client, "get", self.resource, route, subresource=OBJECTS),
         )
         return before in (None, self.rights)
 
@@ -180,8 +180,8 @@ class DetailView:
         """Why the viewer may not see what is on the target; empty when they may."""
         if self.session.is_owner:
             return ""
-        client, place = self.session.client, self.key.namespace
-        if await may(client, "get", self.resource, place, subresource=OBJECTS):
+        client, route = self.session.client, self.key.namespace
+        if await may(client, "get", self.resource, route, subresource=OBJECTS):
             return ""
         return f"To see what is on the target takes the right to get {self.resource}/{OBJECTS}."
 

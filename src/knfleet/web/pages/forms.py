@@ -115,14 +115,14 @@ class FormHandlers:
         if resource is None or action not in actions.REASONS:
             raise web.HTTPNotFound(text=NOT_THERE)
         key = Key(request.match_info["namespace"], request.match_info["name"])
-        await self.site.look(session)
+        await self.site.refresh_rights(session)
         manifest = self.site.feed.find(resource, key)
-        if manifest is None or not session.sight.sees(resource, key.namespace):
+        if manifest is None or not session.visible.sees(resource, key.namespace):
             raise web.HTTPNotFound(text=NOT_THERE)
         manifest = with_kind(manifest, resource)
         wish = actions.ActionRequest(action, session.user, form.get("version", ""))
         clients = actions.ActionClients(self.door.hub, session.client)
-        fleet = self.site.feed.fleet(session.sight)
+        fleet = self.site.feed.fleet(session.visible)
         known = self.site.sources.installable(fleet).get(resource.kind, ())
         try:
             patch = actions.patch_for(wish, manifest, known, datetime.now(UTC))

@@ -21,7 +21,7 @@ from knfleet.view.installation_objects import ObjectRow, ObjectState, diff_of, o
 from knfleet.view.plan.planner import PLANNED_ERRORS
 from knfleet.web.pages.detail import DetailView, with_kind
 from knfleet.web.pages.page import WebPage
-from knfleet.web.pages.routes import place_of
+from knfleet.web.pages.routes import route_of
 from knfleet.web.pages.site import NOT_THERE, SESSION, Site
 
 AT_ONCE = 3
@@ -66,17 +66,17 @@ class ObjectPages:
         """All objects of an installation, and the differences of one if it is asked for."""
         session = request[SESSION]
         path = request.raw_path.partition("?")[0].removesuffix("/objects")
-        place = place_of(path, {})
-        if place is None:
+        route = route_of(path, {})
+        if route is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         await self.site.feed.ready()
-        await self.site.look(session)
-        looking = DetailView(self.sources, session, *place.installation())
-        about = looking.about()
+        await self.site.refresh_rights(session)
+        detail = DetailView(self.sources, session, *route.installation())
+        about = detail.about()
         if about is None:
             raise web.HTTPNotFound(text=NOT_THERE)
-        manifest = with_kind(about.manifest, looking.resource)
-        problem = await looking.not_allowed()
+        manifest = with_kind(about.manifest, detail.resource)
+        problem = await detail.not_allowed()
         rows, problem = ((), problem) if problem else await self.rows(manifest)
         chosen = parsed(request.query.get("object", ""))
         changes, note = ((), "")

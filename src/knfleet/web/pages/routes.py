@@ -42,7 +42,7 @@ class Route(Struct, frozen=True):
         return KINDS[kind], Key(namespace, name)
 
 
-def place_of(path: str, query: Mapping[str, str]) -> Route | None:
+def route_of(path: str, query: Mapping[str, str]) -> Route | None:
     """The page of an address; None when there is none."""
     for name, pattern in PATTERNS:
         found = pattern.fullmatch(path)

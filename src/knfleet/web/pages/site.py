@@ -14,9 +14,9 @@ from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages import templates, views
 from knfleet.web.pages.detail import DetailSources, DetailView
 from knfleet.web.pages.page import WebPage
-from knfleet.web.pages.routes import Route, place_of
+from knfleet.web.pages.routes import Route, route_of
 from knfleet.web.pages.views import Build, FormContext
-from knfleet.web.server.authorization import VisibleObjects, sight_of
+from knfleet.web.server.authorization import VisibleObjects, visible_objects
 from knfleet.web.server.sessions import STREAMS, WebSession, WebSessions
 from knfleet.web.server.settings import WebSettings
 
@@ -58,15 +58,15 @@ class Site:
     async def page(self, request: web.Request) -> web.Response:
         """One page, as it is now."""
         session = request[SESSION]
-        place = place_of(request.raw_path.partition("?")[0], request.query)
-        if place is None:
+        route = route_of(request.raw_path.partition("?")[0], request.query)
+        if route is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         await self.feed.ready()
-        await self.look(session)
-        looking = self.looking(place, session)
-        if looking is not None:
-            await looking.look()
-        page = self.build(place, session, looking)()
+        await self.refresh_rights(session)
+        detail = self.detail_view(route, session)
+        if detail is not None:
+            await detail.refresh()
+        page = self.build(route, session, detail)()
         if page is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         return self.answer(request, page)
@@ -87,12 +87,12 @@ class Site:
         response.enable_compression()
         return response
 
-    async def look(self, session: WebSession) -> None:
+    async def refresh_rights(self, session: WebSession) -> None:
         """See to it that it is known what somebody may see."""
         if session.is_owner or self.age(session) < self.settings.rights_seconds:
             return
         try:
-            session.sight = await sight_of(session.client, self.feed.namespaces())
+            session.visible = await visible_objects(session.client, self.feed.namespaces())
         except Unauthorized:
             await self.sessions.close(session)
             raise web.HTTPUnauthorized(text="Your token is not valid any more.") from None
@@ -102,64 +102,64 @@ class Site:
         """For how long it has been known what somebody may see."""
         return self.sessions.clock() - session.seen_at
 
-    def looking(self, place: Route, session: WebSession) -> DetailView | None:
+    def detail_view(self, route: Route, session: WebSession) -> DetailView | None:
         """What must be known beside the fleet, for pages about one installation."""
-        if place.name != "install":
+        if route.name != "install":
             return None
-        return DetailView(self.sources, session, *place.installation())
+        return DetailView(self.sources, session, *route.installation())
 
-    def build(self, place: Route, session: WebSession, looking: DetailView | None) -> Build:
+    def build(self, route: Route, session: WebSession, detail: DetailView | None) -> Build:
         """How a page is drawn, now and again."""
-        if looking is not None:
+        if detail is not None:
             forms = FormContext(session.csrf if self.settings.actions else "")
-            return partial(self.install, looking, forms)
+            return partial(self.install, detail, forms)
         # By value: viewers who see the same share the page, and one of them may see more later.
-        return partial(self.shared, place, session.sight)
+        return partial(self.shared, route, session.visible)
 
-    def install(self, looking: DetailView, forms: FormContext) -> WebPage | None:
+    def install(self, detail: DetailView, forms: FormContext) -> WebPage | None:
         """The page of an installation."""
-        about = looking.about()
+        about = detail.about()
         return None if about is None else views.install(about, forms)
 
-    def shared(self, place: Route, sight: VisibleObjects) -> WebPage | None:
+    def shared(self, route: Route, visible: VisibleObjects) -> WebPage | None:
         """A page that is the same for all who see the same."""
-        fleet = self.feed.fleet(sight)
-        if place.name == "overview":
-            return views.overview(fleet, place)
-        if place.name == "versions":
-            return views.versions(fleet, place, self.sources.installable(fleet))
-        return views.cluster(fleet, place)
+        fleet = self.feed.fleet(visible)
+        if route.name == "overview":
+            return views.overview(fleet, route)
+        if route.name == "versions":
+            return views.versions(fleet, route, self.sources.installable(fleet))
+        return views.cluster(fleet, route)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """What changes on an open page."""
         session = request[SESSION]
         at = urlsplit(request.query.get("at", "/"))
-        place = place_of(at.path, dict(parse_qsl(at.query)))
-        if place is None:
+        route = route_of(at.path, dict(parse_qsl(at.query)))
+        if route is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         if self.live.is_full or session.streams >= STREAMS:
             raise web.HTTPServiceUnavailable(text="Too many pages are open; close some.")
-        await self.look(session)
-        looking = self.looking(place, session)
-        if looking is not None:
-            await looking.look()
+        await self.refresh_rights(session)
+        detail = self.detail_view(route, session)
+        if detail is not None:
+            await detail.refresh()
             if not session.is_owner:
-                await looking.may_go_on()
-        key = (place, session.sight) if looking is None else looking
-        with self.live.channel(key, self.build(place, session, looking)) as channel:
+                await detail.may_go_on()
+        key = (route, session.visible) if detail is None else detail
+        with self.live.channel(key, self.build(route, session, detail)) as channel:
             if channel is None:
                 raise web.HTTPNotFound(text=NOT_THERE)
-            going_on = partial(self.may_go_on, session, session.sight, looking)
+            going_on = partial(self.may_go_on, session, session.visible, detail)
             every = self.settings.rights_seconds
             sending = stream(request, channel, self.live, may_go_on=going_on, every_seconds=every)
             session.streams += 1
             try:
-                return await (sending if looking is None else beside(looking, sending))
+                return await (sending if detail is None else beside(detail, sending))
             finally:
                 session.streams -= 1
 
     async def may_go_on(
-        self, session: WebSession, sight: VisibleObjects, looking: DetailView | None
+        self, session: WebSession, visible: VisibleObjects, detail: DetailView | None
     ) -> bool:
         """Whether a stream still shows what its viewer may see."""
         if not self.sessions.is_open(session):
@@ -169,8 +169,8 @@ class Site:
             self.sessions.find(session.id)
             return True
         try:
-            await self.look(session)
-            return session.sight == sight and (looking is None or await looking.may_go_on())
+            await self.refresh_rights(session)
+            return session.visible == visible and (detail is None or await detail.may_go_on())
         except web.HTTPUnauthorized:
             return False
         except KubeError:
@@ -178,11 +178,11 @@ class Site:
 
 
 async def beside(
-    looking: DetailView, sending: Coroutine[None, None, web.StreamResponse]
+    detail: DetailView, sending: Coroutine[None, None, web.StreamResponse]
 ) -> web.StreamResponse:
     """Keep an installation current while its page is open."""
     async with asyncio.TaskGroup() as group:
-        following = group.create_task(looking.follow())
+        following = group.create_task(detail.follow())
         try:
             return await sending
         finally:

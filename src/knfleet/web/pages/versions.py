@@ -41,8 +41,8 @@ def matrix(fleet: FleetView, known: Known) -> list[VersionRow]:
     """A line for the hub, if anything is on it, and for each cluster."""
     rows: dict[str, dict[str, list[VersionCell]]] = {}
     for install in fleet.installs:
-        place = install.cluster or install.target
-        cells = rows.setdefault(place, {kind: [] for kind in KINDS})
+        route = install.cluster or install.target
+        cells = rows.setdefault(route, {kind: [] for kind in KINDS})
         cells[install.kind].append(cell(install, known.get(install.kind, ())))
     clusters = {row.name: row for row in fleet.clusters}
     names = [*(name for name in rows if name not in clusters), *clusters]

@@ -42,21 +42,21 @@ class InstallDetail(Struct, frozen=True):
     steps: tuple[str, ...] = ()
 
 
-def overview(fleet: FleetView, place: Route) -> WebPage:
+def overview(fleet: FleetView, route: Route) -> WebPage:
     """The fleet on one page."""
-    installs = [each for each in fleet.installs if is_found(each, place.words)]
+    installs = [each for each in fleet.installs if is_found(each, route.words)]
     broken = broken_on(fleet)
-    clusters = [each for each in fleet.clusters if is_cluster_found(each, place.words)]
+    clusters = [each for each in fleet.clusters if is_cluster_found(each, route.words)]
     clusters.sort(key=lambda each: each.name not in broken and each.stand != "bad")
     pages = max(1, -(-len(installs) // ROWS))
-    number = min(place.number, pages)
+    number = min(route.number, pages)
     shown = installs[(number - 1) * ROWS : number * ROWS]
     tiles = clusters[:TILES]
     blocks = {
         "counts": block("counts", numbers(fleet)),
         "notes": block("notes", fleet.warnings),
-        "found": block("found", place, len(clusters), len(installs), len(clusters) - len(tiles)),
-        "pages": block("pages", place.search, number, pages),
+        "found": block("found", route, len(clusters), len(installs), len(clusters) - len(tiles)),
+        "pages": block("pages", route.search, number, pages),
         **{tile_id(each): cluster_tile(each, broken.get(each.name, "")) for each in tiles},
         **{install_id(each): install_line(each) for each in shown},
     }
@@ -64,7 +64,7 @@ def overview(fleet: FleetView, place: Route) -> WebPage:
         "tiles": tuple(tile_id(each) for each in tiles),
         "installs": tuple(install_id(each) for each in shown),
     }
-    return WebPage("Fleet", "overview.html", blocks, lists, {"search": place.search})
+    return WebPage("Fleet", "overview.html", blocks, lists, {"search": route.search})
 
 
 def broken_on(fleet: FleetView) -> dict[str, str]:
@@ -111,9 +111,9 @@ def is_cluster_found(row: ClusterRow, words: list[str]) -> bool:
     )
 
 
-def versions(fleet: FleetView, place: Route, known: Known) -> WebPage:
+def versions(fleet: FleetView, route: Route, known: Known) -> WebPage:
     """Clusters by components, with what each may become next."""
-    lines = [each for each in matrix(fleet, known) if is_line_found(each, place.words)]
+    lines = [each for each in matrix(fleet, known) if is_line_found(each, route.words)]
     shown = lines[:TILES]
     blocks = {
         "notes": block("notes", fleet.warnings),
@@ -122,7 +122,7 @@ def versions(fleet: FleetView, place: Route, known: Known) -> WebPage:
         **{f"v:{each.name}": block("line", each) for each in shown},
     }
     lists = {"matrix": tuple(f"v:{each.name}" for each in shown)}
-    return WebPage("Versions", "versions.html", blocks, lists, {"search": place.search})
+    return WebPage("Versions", "versions.html", blocks, lists, {"search": route.search})
 
 
 def is_line_found(line: VersionRow, words: list[str]) -> bool:
@@ -132,9 +132,9 @@ def is_line_found(line: VersionRow, words: list[str]) -> bool:
     return finds(words, line.name, *texts)
 
 
-def cluster(fleet: FleetView, place: Route) -> WebPage | None:
+def cluster(fleet: FleetView, route: Route) -> WebPage | None:
     """One cluster and what is installed on it; None when nobody knows it."""
-    (name,) = place.parts
+    (name,) = route.parts
     row = next((each for each in fleet.clusters if each.name == name), None)
     if row is None:
         return None

@@ -57,7 +57,9 @@ class VisibleObjects(Struct, frozen=True):
 EVERYTHING = VisibleObjects(frozenset(KINDS))
 
 
-async def sight_of(client: Client, candidates: Mapping[Resource, Iterable[str]]) -> VisibleObjects:
+async def visible_objects(
+    client: Client, candidates: Mapping[Resource, Iterable[str]]
+) -> VisibleObjects:
     """What a client's user may see, of kinds in the namespaces in which there are any."""
     answers = await asyncio.gather(*(may(client, "list", kind) for kind in KINDS))
     everywhere = frozenset(kind for kind, yes in zip(KINDS, answers, strict=True) if yes)
@@ -70,7 +72,7 @@ async def sight_of(client: Client, candidates: Mapping[Resource, Iterable[str]])
     allowed = await asyncio.gather(
         *(may(client, "list", kind, namespace) for kind, namespace in places)
     )
-    inside = frozenset(place for place, yes in zip(places, allowed, strict=True) if yes)
+    inside = frozenset(pair for pair, yes in zip(places, allowed, strict=True) if yes)
     return VisibleObjects(everywhere, inside)
 
 

@@ -68,10 +68,10 @@ async def build(manager: Manager, *, beside: StandaloneDashboard) -> None:
         feed.follow(informer)
         manager.add(informer, f"{informer.resource.kind} informer")
     manager.add(dashboard, "dashboard")
-    manager.add(OneTimeTask(lambda: tell(dashboard, beside.ready)), "address")
+    manager.add(OneTimeTask(lambda: announce(dashboard, beside.ready)), "address")
 
 
-async def tell(dashboard: Dashboard, ready: Callable[[str], None]) -> None:
+async def announce(dashboard: Dashboard, ready: Callable[[str], None]) -> None:
     """Tell where the dashboard is."""
     await dashboard.listening.wait()
     ready(dashboard.url)
@@ -118,7 +118,7 @@ async def candidates(client: Client, namespaces: Iterable[str]) -> list[str]:
 async def allowed_in(client: Client, kind: Resource, places: list[str]) -> list[str]:
     """The namespaces in which a kind may be listed."""
     answers = await asyncio.gather(*(is_allowed(client, kind, each) for each in places))
-    return [place for place, yes in zip(places, answers, strict=True) if yes]
+    return [route for route, yes in zip(places, answers, strict=True) if yes]
 
 
 class EmbeddedDashboard(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ async def build_hub(manager: Manager, *, inside: EmbeddedDashboard) -> None:
     sources = DetailSources(operator.client, feed, inside.providers, known, inside.releases)
     dashboard = Dashboard(inside.connection, sources, inside.web)
     await operator.start(inside.releases)
-    hub = HubProcess(operator, inside.settings.fleet)
+    hub = HubProcess(operator, inside.settings.hub)
     hub.start()
     manager.add(dashboard, "dashboard")
     manager.add(OneTimeTask(lambda: share(operator, hub, feed)), "dashboard's watches")
@@ -150,7 +150,7 @@ async def share(operator: Operator, hub: HubProcess, feed: HubFeed) -> None:
     await operator.begun.wait()
     for controller in operator.controllers:
         feed.follow(controller.resources)
-    await hub.begun.wait()
-    assert hub.fleet is not None
-    feed.follow(hub.fleet.informers.clusters)
-    feed.follow(hub.fleet.informers.profiles)
+    await hub.started.wait()
+    assert hub.hub_manager is not None
+    feed.follow(hub.hub_manager.informers.clusters)
+    feed.follow(hub.hub_manager.informers.profiles)

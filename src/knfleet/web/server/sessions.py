@@ -35,7 +35,7 @@ class WebSession(Struct, eq=False):
     used: float
     is_owner: bool = False
     """Whether the rights are those of the process itself, whose client is not ours to close."""
-    sight: VisibleObjects = EVERYTHING
+    visible: VisibleObjects = EVERYTHING
     seen_at: float = float("-inf")
     """When the hub was last asked what the user may see."""
     said: str = ""

@@ -16,7 +16,7 @@ from knfleet.dev.node.pods.volumes import (
     VolumeSources,
     contents,
     publish,
-    token_asks,
+    token_projections,
 )
 from tests.unit.dev.node.manifests import pod
 from tests.unit.dev.node.test_environment import FACTS, Store
@@ -57,7 +57,7 @@ def test_a_projected_volume_has_the_files_of_all_its_sources() -> None:
         "ca.crt": VolumeFile(b"1"),
         "namespace": VolumeFile(b"shop"),
     }
-    assert token_asks(pod(volumes=[{"name": "v", **volume}])) == {TokenProjection("", 3607)}
+    assert token_projections(pod(volumes=[{"name": "v", **volume}])) == {TokenProjection("", 3607)}
 
 
 @pytest.mark.parametrize(

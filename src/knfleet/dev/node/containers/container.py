@@ -15,8 +15,8 @@ from knfleet.dev.node.containers.container_process import (
     ContainerProcess,
     ProcessSpec,
     bound,
+    rotate_log,
     start,
-    turn,
 )
 from knfleet.dev.node.pods.pod_folders import PodFolder
 from knfleet.dev.node.pods.pod_manifests import moment, table
@@ -145,7 +145,7 @@ class Container:
         """Start the process; a program that cannot be started counts as one that failed."""
         folder = self.around.folder
         current = folder.log(self.name)
-        turn(current, folder.log(self.name, previous=True))
+        rotate_log(current, folder.log(self.name, previous=True))
         try:
             self.process = await start(launch, current, folder.pid_file(self.name))
         except OSError as error:
@@ -211,7 +211,7 @@ class Container:
 
     async def asked(self, probe: Probe, launch: ProcessSpec) -> bool:
         """What the container answers to a probe now."""
-        return await self.around.prober.ask(probe, launch.environment, launch.folder)
+        return await self.around.prober.probe(probe, launch.environment, launch.folder)
 
     async def await_startup(
         self, probe: Probe, process: ContainerProcess, launch: ProcessSpec
@@ -225,7 +225,7 @@ class Container:
             if tally.count(success=success):
                 break
             if failed.count(success=success):
-                await self.put_down(process, "startup")
+                await self.stop(process, "startup")
             await asyncio.sleep(probe.period_seconds)
         self.started.set()
         self.ready = "readinessProbe" not in self.manifest
@@ -251,10 +251,10 @@ class Container:
         await asyncio.sleep(probe.initial_delay_seconds)
         while True:
             if tally.count(success=await self.asked(probe, launch)):
-                await self.put_down(process, "liveness")
+                await self.stop(process, "liveness")
             await asyncio.sleep(probe.period_seconds)
 
-    async def put_down(self, process: ContainerProcess, probe: str) -> None:
+    async def stop(self, process: ContainerProcess, probe: str) -> None:
         """End a process that failed a probe; the restart policy decides what follows."""
         log.warning("probe failed", container=self.name, probe=probe, pid=process.pid)
         await process.stop(self.grace_seconds)

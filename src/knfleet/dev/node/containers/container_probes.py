@@ -98,7 +98,7 @@ class Prober:
     async def __aexit__(self, *failure: object) -> None:
         await self.session.close()
 
-    async def ask(self, probe: Probe, environment: dict[str, str], folder: Path) -> bool:
+    async def probe(self, probe: Probe, environment: dict[str, str], folder: Path) -> bool:
         """Whether the container answers the probe in time, and well."""
         try:
             async with asyncio.timeout(probe.timeout_seconds):

@@ -82,7 +82,7 @@ async def start(launch: ProcessSpec, log: Path, pid_file: Path) -> ContainerProc
     return ContainerProcess(child)
 
 
-def turn(log: Path, previous: Path) -> None:
+def rotate_log(log: Path, previous: Path) -> None:
     """Keep the log of the run that ended as the previous one."""
     if log.exists():
         log.replace(previous)

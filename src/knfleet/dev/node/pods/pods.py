@@ -126,7 +126,7 @@ class Pods:
             trim=lambda pod: trimmed(pod, host.images),
             indexes={BY_OWNER: owner_uid, "namespace": namespace_of},
         )
-        self.work = KeyQueue(self.look, at_once=AT_ONCE)
+        self.work = KeyQueue(self.reconcile, at_once=AT_ONCE)
         self.informer.on_change(self.changed)
         node.informer.on_change(self.node_changed)
 
@@ -143,9 +143,9 @@ class Pods:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.owners.run())
             group.create_task(self.informer.run())
-            group.create_task(self.look_at_all())
+            group.create_task(self.run_queue())
 
-    async def look_at_all(self) -> None:
+    async def run_queue(self) -> None:
         """Begin to look once everything is known, so that nothing is decided in ignorance."""
         await self.owners.synced()
         await self.informer.synced.wait()
@@ -204,7 +204,7 @@ class Pods:
             self.real.pop(uid, None)
             PodFolder(self.host.pods_folder, pod).remove()
 
-    async def look(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Do what one pod needs now; returns after how many seconds to look again, if at all."""
         pod = self.informer.get(key)
         if pod is None or self.closing:
@@ -214,18 +214,18 @@ class Pods:
             return None
         place = pod["spec"].get("nodeName") or ""
         if is_terminating(pod) and place in {"", self.node.name}:
-            return await self.let_go(key, pod)
+            return await self.delete_pod(key, pod)
         if place == self.node.name:
-            return await self.look_at_bound(key, pod)
+            return await self.reconcile_bound(key, pod)
         return None
 
-    async def look_at_bound(self, key: Key, pod: Object) -> float | None:
+    async def reconcile_bound(self, key: Key, pod: Object) -> float | None:
         """Let a pod of this node do what it should do now, and report it."""
         wanted = asked(annotations_of(pod), await self.owners.annotations(pod))
         for problem in wanted.problems:
             await self.recorder.warn(pod, "BadAnnotation", problem)
         if self.is_real(pod):
-            return await self.look_at_real(key, pod, wanted.behaviour)
+            return await self.reconcile_process_pod(key, pod, wanted.behaviour)
         simulation = simulate(pod, wanted.behaviour, self.now())
         if simulation is None:
             return None
@@ -259,7 +259,9 @@ class Pods:
             await self.write_status(key, pod, {"conditions": [condition]})
             await self.recorder.warn(pod, "FailedScheduling", why)
 
-    async def look_at_real(self, key: Key, pod: Object, behaviour: Behaviour) -> float | None:
+    async def reconcile_process_pod(
+        self, key: Key, pod: Object, behaviour: Behaviour
+    ) -> float | None:
         """Let the pod's processes run, unless it ended or is broken, and report them."""
         real = self.real.get(uid_of(pod))
         if behaviour.broken and phase_of(pod) not in TERMINAL:
@@ -320,7 +322,7 @@ class Pods:
             del self.real[uid]
         self.work.add_after(key, FAILED_SECONDS if real.failed else 0)
 
-    async def let_go(self, key: Key, pod: Object) -> float | None:
+    async def delete_pod(self, key: Key, pod: Object) -> float | None:
         """End what runs of a pod that is being deleted, then tell the server that it is gone.
 
         Returns after how many seconds to look again, if at all.

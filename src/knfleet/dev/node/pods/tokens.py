@@ -9,7 +9,7 @@ from knfleet.api.core import SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
 from knfleet.dev.node.containers.container_environment import ReferenceMissing
 from knfleet.dev.node.pods.pod_manifests import moment, uid_of
-from knfleet.dev.node.pods.volumes import TokenProjection, token_asks
+from knfleet.dev.node.pods.volumes import TokenProjection, token_projections
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
@@ -57,7 +57,7 @@ class PodTokens:
         self.client = client
         self.pod = pod
         self.now = now
-        self.asks = token_asks(pod)
+        self.asks = token_projections(pod)
         self.held: dict[TokenProjection, PodToken] = {}
 
     def get(self, ask: TokenProjection) -> bytes | None:

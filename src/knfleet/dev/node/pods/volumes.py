@@ -138,22 +138,22 @@ def downward_files(source: Object, sources: VolumeSources, mode: int) -> Files:
 
 def token_files(source: Object, sources: VolumeSources, mode: int) -> Files:
     """The file of a ServiceAccount token; only its owner may read it, whatever the volume says."""
-    content = sources.token(token_ask(source))
+    content = sources.token(token_projection(source))
     if content is None:
         raise ReferenceMissing("the ServiceAccount token was not issued yet")
     return {inside(source["path"]): VolumeFile(content, mode & SECRET_MODE)}
 
 
-def token_ask(source: Object) -> TokenProjection:
+def token_projection(source: Object) -> TokenProjection:
     """The token that a projected source wants."""
     seconds = source.get("expirationSeconds") or TOKEN_EXPIRATION_SECONDS
     return TokenProjection(source.get("audience") or "", seconds)
 
 
-def token_asks(pod: Object) -> set[TokenProjection]:
+def token_projections(pod: Object) -> set[TokenProjection]:
     """Every token that the pod's volumes want."""
     return {
-        token_ask(part["serviceAccountToken"])
+        token_projection(part["serviceAccountToken"])
         for volume in rows(pod["spec"].get("volumes"))
         for part in rows(table(volume.get("projected")).get("sources"))
         if "serviceAccountToken" in part

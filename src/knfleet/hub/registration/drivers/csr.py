@@ -98,7 +98,7 @@ class CSRApprovalController:
     def __init__(self, context: HubContext) -> None:
         self.context = context
         self.client = context.client
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
 
     def by_request(self, change: StoreChange) -> Iterable[Request]:
         """A request changed."""
@@ -118,11 +118,11 @@ class CSRApprovalController:
         """Decide on one request."""
         manifest = self.context.informers.requests.get(request.key)
         if manifest is None:
-            self.told.discard(request.key.name)
+            self.logged.discard(request.key.name)
             return Result.never()
         examined = examine(manifest)
         if isinstance(examined, RequestProblem):
-            self.tell_once(manifest, examined.reason)
+            self.log_once(manifest, examined.reason)
             return Result.never()
         cluster = self.context.informers.cluster(examined.cluster)
         try:
@@ -160,7 +160,9 @@ class CSRApprovalController:
         except NotFound:
             lease = None
         now = self.context.now()
-        return is_alive(cluster, self.context.lease_observations.seen(cluster, lease, now), now)
+        return is_alive(
+            cluster, self.context.lease_observations.observation(cluster, lease, now), now
+        )
 
     async def may_renew(self, manifest: Object) -> bool:
         """Whether RBAC lets the one who asks renew its certificate."""
@@ -189,7 +191,7 @@ class CSRApprovalController:
     ) -> None:
         """Do what was decided."""
         if verdict.action == "wait" or cluster is None:
-            self.tell_once(manifest, verdict.message)
+            self.log_once(manifest, verdict.message)
             return
         if verdict.accepts:
             annotations = {AUTO_ACCEPTED: timestamp(self.context.now())}
@@ -203,7 +205,7 @@ class CSRApprovalController:
             self.client, manifest, ApprovalCondition(type_, verdict.reason, verdict.message)
         )
         if type_ == "Denied":
-            self.context.warn(cluster, verdict.reason, verdict.message)
+            self.context.record_warning(cluster, verdict.reason, verdict.message)
 
     async def record(self, cluster: ManagedCluster | None) -> None:
         """Remember on the cluster which agent last got a certificate."""
@@ -220,9 +222,9 @@ class CSRApprovalController:
         key = Key("", cluster.name)
         await self.client.patch(CLUSTERS, key, {"metadata": {"annotations": changed}})
 
-    def tell_once(self, manifest: Object, reason: str) -> None:
+    def log_once(self, manifest: Object, reason: str) -> None:
         """Say in the log why a request is left alone, once."""
         name = manifest["metadata"]["name"]
-        if name not in self.told:
-            self.told.add(name)
+        if name not in self.logged:
+            self.logged.add(name)
             log.info("certificate request left pending", request=name, reason=reason)

@@ -180,17 +180,17 @@ def decide(
         )
     recorded = cluster.metadata.annotations.get(AGENT_NAME, "")
     if request.renews:
-        return renewal(request, cluster, recorded=recorded, may_renew=may_renew)
+        return decide_renewal(request, cluster, recorded=recorded, may_renew=may_renew)
     if request.foreign:
         return ApprovalDecision(
             "wait", message=f"{request.user} asks for another agent's certificate"
         )
     if alive and cluster.metadata.annotations.get(ALLOW_REREGISTRATION) != "true":
-        return taken(request, recorded)
-    return first(request, cluster, auto_approved)
+        return decide_taken(request, recorded)
+    return decide_first(request, cluster, auto_approved)
 
 
-def renewal(
+def decide_renewal(
     request: AgentCertificateRequest, cluster: ManagedCluster, *, recorded: str, may_renew: bool
 ) -> ApprovalDecision:
     """What to do when an agent asks for its next certificate."""
@@ -203,7 +203,7 @@ def renewal(
     return ApprovalDecision("approve", RENEWED, "the agent renews its own certificate")
 
 
-def taken(request: AgentCertificateRequest, recorded: str) -> ApprovalDecision:
+def decide_taken(request: AgentCertificateRequest, recorded: str) -> ApprovalDecision:
     """What to do when the cluster has an agent that is alive."""
     if not recorded or recorded == request.agent:
         return ApprovalDecision(
@@ -217,7 +217,7 @@ def taken(request: AgentCertificateRequest, recorded: str) -> ApprovalDecision:
     )
 
 
-def first(
+def decide_first(
     request: AgentCertificateRequest, cluster: ManagedCluster, auto_approved: frozenset[str]
 ) -> ApprovalDecision:
     """What to do when a cluster asks for the first time, or again after it was lost."""

@@ -4,11 +4,11 @@ import pytest
 
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.web.pages.routes import Route, finds, place_of
+from knfleet.web.pages.routes import Route, finds, route_of
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "route"),
     [
         ("/", Route("overview")),
         ("/versions", Route("versions")),
@@ -17,23 +17,23 @@ from knfleet.web.pages.routes import Route, finds, place_of
         ("/cr/knativeserving/ns/n", Route("install", ("knativeserving", "ns", "n"))),
     ],
 )
-def test_an_address_is_a_page(path: str, place: Route) -> None:
+def test_an_address_is_a_page(path: str, route: Route) -> None:
     """A cluster that another manager publishes has a slash in its name."""
-    assert place == place_of(path, {})
+    assert route == route_of(path, {})
 
 
 @pytest.mark.parametrize("path", ["", "/cr/secrets/ns/n", "/cr/knativeserving/ns", "/clusters"])
 def test_all_else_is_none(path: str) -> None:
     """Only our two kinds have pages."""
-    assert place_of(path, {}) is None
+    assert route_of(path, {}) is None
 
 
 def test_a_page_about_an_installation_knows_which() -> None:
     """Kind and key come from the address."""
-    place = place_of("/cr/knativeserving/my%20ns/n", {})
+    route = route_of("/cr/knativeserving/my%20ns/n", {})
 
-    assert place is not None
-    assert (SERVINGS, Key("my ns", "n")) == place.installation()
+    assert route is not None
+    assert (SERVINGS, Key("my ns", "n")) == route.installation()
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_page_about_an_installation_knows_which() -> None:
 )
 def test_a_part_that_is_none_is_the_first(number: str, expected: int) -> None:
     """Whatever somebody types."""
-    place = place_of("/", {"page": number})
+    route = route_of("/", {"page": number})
 
-    assert place is not None
-    assert expected == place.number
+    assert route is not None
+    assert expected == route.number
 
 
 def test_a_search_finds_what_has_all_words() -> None:
