@@ -19,7 +19,7 @@ from knfleet.api.core import (
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, HUB_NAMESPACE, OPERATOR_NAMESPACE
 from knfleet.dev.binaries.build import modules
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress import ProgressReporter
 from knfleet.hub.registration.rbac import READ, rule
 from knfleet.hub.rights import CERTIFICATES, role
 from knfleet.install.hub_manifests import bootstrap_binding, named
@@ -70,7 +70,7 @@ CONTROLLERS: dict[str, tuple[str, tuple[str, ...]]] = {
 """The subcommand and the flags of each controller."""
 
 
-async def ocm_hub(progress: Progress) -> OcmHub:
+async def ocm_hub(progress: ProgressReporter) -> OcmHub:
     """The controllers, built unless they are in the cache."""
     return OcmHub(
         **{name: await built("ocm", f"{PACKAGES}/{name}", name, progress) for name in CONTROLLERS}

@@ -12,7 +12,7 @@ from knfleet.api.core import CRDS, NAMESPACES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS
-from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.workflows import accept_clusters
@@ -57,7 +57,7 @@ async def joined_pair(
         spoke = await stack.enter_async_context(Client(spoke_lent.connection))
         if hub_side == OURS:
             await hubs.install(hub_lent.connection)
-            await hub.apply(CLUSTER_MANAGERS, cluster_manager(HubPlan(image="")))
+            await hub.apply(CLUSTER_MANAGERS, cluster_manager(HubInstall(image="")))
             await stack.enter_async_context(hubs.running(hub_lent.connection))
         else:
             await prepare_hub(hub)
