@@ -118,7 +118,7 @@ async def test_an_empty_placement_gets_the_defaults_of_open_cluster_management(f
     await fleet.delete(PLACEMENTS, Key("default", "empty"))
 
 
-GROUP = {"groupName": "x", "groupClusterSelector": {}}
+GROUP: Object = {"groupName": "x", "groupClusterSelector": {}}
 
 
 @pytest.mark.parametrize(
