@@ -36,11 +36,11 @@ from knfleet.hub.registration.rbac import READ, lease, rule
 from knfleet.hub.rights import ADDON_GROUP, CERTIFICATES, RBAC_GROUP, WORK_GROUP, role
 from knfleet.install.hub_manifests import bootstrap_binding, named
 from knfleet.kube.client.verbs import Client
+from testbed import hubs
+from testbed.agent_process import Agent, Scene, bootstrap_token, condition, prepare_spoke
 from testbed.clusters import Lend
 from testbed.peers.ocm_hub import BOOTSTRAP
 from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import Agent, Scene, bootstrap_token, condition, prepare_spoke
 
 pytestmark = pytest.mark.xdist_group("agent")
 NAME = "open-cluster-management:managedcluster:c1"

@@ -16,19 +16,19 @@ from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.workflows import accept_clusters
-from testbed.clusters import Lend, Lent
-from testbed.peers.ocm import OcmSpoke, ocm_agents
-from testbed.peers.ocm_hub import install_definitions, ocm_hub, prepare_hub, running
-from testbed.printed import Printed
-from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import (
+from testbed import hubs
+from testbed.agent_process import (
     Agent,
     bootstrap_token,
     condition,
     kubeconfig,
     prepare_spoke,
 )
+from testbed.clusters import Lend, Lent
+from testbed.peers.ocm import OcmSpoke, ocm_agents
+from testbed.peers.ocm_hub import install_definitions, ocm_hub, prepare_hub, running
+from testbed.printed import Printed
+from testbed.waiting import until
 
 OURS, OCM = "knfleet", "ocm"
 CLUSTER = "c1"
