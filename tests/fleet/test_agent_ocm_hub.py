@@ -150,7 +150,5 @@ async def test_an_agent_of_ours_lives_with_the_roles_of_open_cluster_management(
     await until(is_renewed, f"the Lease is renewed: {foreign.agent.said()}")
     assert (await hub.get(LEASES, LEASE_NAME, "c1"))["metadata"]["labels"]["touched"] == "true"
     await until(is_told, "an Event tells that the cluster is available")
-    refusals = [
-        line for line in foreign.agent.said().splitlines() if "403" in line or "forbidden" in line
-    ]
+    refusals = [line for line in foreign.agent.said().splitlines() if "forbidden" in line.lower()]
     assert [line for line in refusals if "knfleet-spoke-access" not in line] == []
