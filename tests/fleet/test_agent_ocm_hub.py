@@ -83,10 +83,11 @@ async def grant(hub: Client) -> None:
     roles = {NAME: OWN, f"{SHARED}:registration": REGISTRATION, f"{SHARED}:work": WORK}
     for name, rules in roles.items():
         await hub.apply(CLUSTER_ROLES, role(name, rules))
-    await hub.apply(CLUSTER_ROLE_BINDINGS, bound("ClusterRoleBinding", NAME, NAME))
     for part in ("registration", "work"):
         binding = bound("RoleBinding", f"{NAME}:{part}", f"{SHARED}:{part}")
         await hub.apply(ROLE_BINDINGS, binding)
+    # Last, since the agent begins when it may see its cluster.
+    await hub.apply(CLUSTER_ROLE_BINDINGS, bound("ClusterRoleBinding", NAME, NAME))
     said = {
         "type": ACCEPTED,
         "status": "True",
