@@ -28,7 +28,7 @@ from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import pki
 from knfleet.hub.registration.drivers.csr import approve
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine

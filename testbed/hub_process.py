@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from knfleet.api.operator import OPERATOR_NAMESPACE
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.yaml import dump_all

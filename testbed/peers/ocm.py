@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from testbed.clusters import Lent
 from testbed.go_build import built
 from testbed.peers.leashed import leashed, reserved_port

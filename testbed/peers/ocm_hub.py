@@ -19,7 +19,7 @@ from knfleet.api.core import (
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, HUB_NAMESPACE, OPERATOR_NAMESPACE
 from knfleet.dev.binaries.build import modules
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.hub.registration.rbac import READ, rule
 from knfleet.hub.rights import CERTIFICATES, role
 from knfleet.install.hub_manifests import bootstrap_binding, named

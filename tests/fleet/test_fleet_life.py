@@ -30,7 +30,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.install.agent_manifests import access_rules
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client

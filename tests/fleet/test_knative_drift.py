@@ -8,7 +8,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
 from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client, ClientOptions

@@ -13,7 +13,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.dev.node.annotations import WEBHOOK
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import ApiError, Forbidden

@@ -23,7 +23,7 @@ from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED, CLUSTERS, Ma
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile

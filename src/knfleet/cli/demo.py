@@ -36,7 +36,7 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     """
     from knfleet.dev.demo.demo import show
     from knfleet.dev.dev_clusters import DevClusters
-    from knfleet.dev.progress import SilentProgress
+    from knfleet.dev.progress_reporter import SilentProgress
 
     folder = chosen_folder(directory, "demo")
     with progress() as listener:

@@ -12,15 +12,15 @@ from knfleet.cli.output import explained, progress, table
 from knfleet.dev.errors import DevError
 
 if TYPE_CHECKING:
+    from knfleet.dev.dev_folder import DevFolder
     from knfleet.dev.dev_status import DevStatus
-    from knfleet.dev.folder import DevFolder
 
 
 def chosen_folder(directory: Path | None, name: str) -> "DevFolder":
     """The folder that the options name."""
     import platformdirs
 
-    from knfleet.dev.folder import DevFolder
+    from knfleet.dev.dev_folder import DevFolder
 
     if not name or "/" in name or name.startswith("."):
         raise DevError(f"--name {name!r} cannot be a folder's name; use letters and digits")
@@ -203,7 +203,7 @@ def logs(
 def binaries(quiet: bool) -> None:
     """Find or build the servers, and show where they come from."""
     from knfleet.dev.binaries.locate import ensure
-    from knfleet.dev.progress import SilentProgress
+    from knfleet.dev.progress_reporter import SilentProgress
 
     with progress() as listener:
         tools = asyncio.run(ensure(listener or SilentProgress()))

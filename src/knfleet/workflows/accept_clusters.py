@@ -17,7 +17,7 @@ from knfleet.api.conditions import is_true
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import approve

@@ -380,7 +380,7 @@ async def test_a_hub_that_has_just_started_reads_the_lease_before_it_gives_a_nam
         async def verdict() -> str:
             """What a hub says that has not looked at any cluster yet."""
             restarted = CSRApprovalController(
-                replace(running.context, heartbeats=LeaseObservations())
+                replace(running.context, lease_observations=LeaseObservations())
             )
             manifest = await fleet.get(CSRS, request)
             asked = examine(manifest)

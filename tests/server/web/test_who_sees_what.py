@@ -12,7 +12,7 @@ from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
-from knfleet.web.server.process import informers
+from knfleet.web.server.main import informers
 from knfleet.web.server.sessions import WebSession
 from knfleet.web.server.settings import WebSettings
 from testbed.clusters import Pool

@@ -9,7 +9,7 @@ from knfleet.apply.change_set import (
 )
 from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import Ref
-from knfleet.operator.messages import failure_text, jobs, left_text, waiting_text, workloads
+from knfleet.operator.status.messages import failure_text, jobs, left_text, waiting_text, workloads
 
 MAP = Ref("", "ConfigMap", "home", "a")
 

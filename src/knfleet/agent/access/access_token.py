@@ -15,7 +15,7 @@ from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.access import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Forbidden, NotFound

@@ -18,7 +18,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, is_true, put
 from knfleet.api.meta import Object
 from knfleet.api.quantity import quantity
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 RESERVED_CLAIMS = (
     "id.k8s.io",

@@ -11,7 +11,7 @@ from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import LEASE_NAME
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object, Request
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.errors import Conflict
 from knfleet.runtime.controller import Result
 from knfleet.runtime.leader.lease_rules import microtime

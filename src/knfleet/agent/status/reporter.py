@@ -16,7 +16,7 @@ from knfleet.api.conditions import find
 from knfleet.api.core import NODES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound

@@ -45,7 +45,7 @@ def run(
     if options["web"] is None:
         operator.start(partial(build, **parts))
         return
-    from knfleet.web.server.process import EmbeddedDashboard, build_hub
+    from knfleet.web.server.main import EmbeddedDashboard, build_hub
 
     web = settings_of({**options, "address": options["web"], "login": True})
     operator.start(partial(build_hub, inside=EmbeddedDashboard(**parts, web=web)))

@@ -63,7 +63,7 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     from knfleet.cli.process.operator import start
     from knfleet.runtime import logs
     from knfleet.view.target_access import providers_for
-    from knfleet.web.server.process import StandaloneDashboard, build
+    from knfleet.web.server.main import StandaloneDashboard, build
     from knfleet.web.server.settings import check_free
 
     logs.configure("warning")
@@ -119,7 +119,7 @@ def write_url(url_file: Path | None, url: str) -> None:
     if url_file is None:
         click.echo(url)
         return
-    from knfleet.dev.folder import write_private
+    from knfleet.dev.dev_folder import write_private
 
     write_private(url_file, f"{url}\n")
     click.echo(f"the address is in {url_file}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 REPAIRS = frozenset({"Adopted", "Fight", "Pruned", "RepairFailed", "Repaired", "TakenByForce"})
 """Reasons of what was changed on the target because others had changed it, or left it there."""

@@ -13,15 +13,15 @@ from knfleet.api.knative.conditions import (
 from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.change_set import Action, ChangeSet
-from knfleet.apply.marks import PART_OF
 from knfleet.apply.observe.repair import Repair
+from knfleet.apply.well_known import PART_OF
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.operator.desired_objects import RenderResult
 from knfleet.operator.installation_record import InstallationRecord
 from knfleet.operator.kinds import KnativeKind, policy_problem
-from knfleet.operator.messages import shortened
-from knfleet.operator.status_builder import StatusBuilder, is_progress, patch_of, same
+from knfleet.operator.status.messages import shortened
+from knfleet.operator.status.status_builder import StatusBuilder, is_progress, patch_of, same
 from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
