@@ -37,6 +37,7 @@ from knfleet.hub.rights import ADDON_GROUP, CERTIFICATES, RBAC_GROUP, WORK_GROUP
 from knfleet.install.hub_manifests import bootstrap_binding, named
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend
+from testbed.peers.ocm_hub import BOOTSTRAP
 from testbed.waiting import until
 from tests.support import hubs
 from tests.support.agent_process import Agent, Scene, bootstrap_token, condition, prepare_spoke
@@ -45,12 +46,6 @@ pytestmark = pytest.mark.xdist_group("agent")
 NAME = "open-cluster-management:managedcluster:c1"
 SHARED = "open-cluster-management:managedcluster"
 
-BOOTSTRAP = [
-    rule("", ["configmaps"], ["get"]),
-    rule(CERTIFICATES, ["certificatesigningrequests"], ["create", *READ]),
-    rule(CLUSTER_GROUP, ["managedclusters"], ["create", *READ]),
-    rule(CLUSTER_GROUP, ["managedclustersets/join"], ["create"]),
-]
 OWN = [
     rule(CERTIFICATES, ["certificatesigningrequests"], ["create", *READ]),
     rule(REGISTER_GROUP, ["managedclusters/clientcertificates"], ["renew"]),

@@ -4,7 +4,7 @@ from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.apply import marks
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.operators import Hub, Operator
 
 
@@ -64,7 +64,7 @@ async def copy(hub: Hub, name: str, new: str) -> None:
     found = await hub.client.get(CONFIG_MAPS, name, "knative-serving")
     gone = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
     meta = {field: value for field, value in found["metadata"].items() if field not in gone}
-    async with Client(hub.lent.connection, Options(manager="kubectl-create")) as user:
+    async with Client(hub.lent.connection, ClientOptions(manager="kubectl-create")) as user:
         await user.create(CONFIG_MAPS, {**found, "metadata": {**meta, "name": new}})
 
 

@@ -8,7 +8,7 @@ from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOU
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply import marks
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend
 from testbed.waiting import until
@@ -39,7 +39,7 @@ async def test_serving_is_installed_upgraded_repaired_and_removed_on_one_spoke(
     noted = serving["metadata"]["annotations"]["knfleet.dev/target-uid"]
     assert noted == kube_system["metadata"]["uid"]
 
-    async with Client(fleet.one.lent.connection, Options(manager="meddler")) as meddler:
+    async with Client(fleet.one.lent.connection, ClientOptions(manager="meddler")) as meddler:
         key = Key("knative-serving", "config-network")
         await meddler.patch(CONFIG_MAPS, key, {"data": {"version": "theirs"}})
     await until(lambda: is_ours(fleet), "it is repaired")
@@ -68,7 +68,7 @@ async def test_labels_and_annotations_of_the_namespace_are_withdrawn_on_a_spoke(
     both = {"labels": {"team": "a", "tier": "b"}, "annotations": {"note": "c", "more": "d"}}
     await fleet.deploy(namespace=both)
     await fleet.hub.ready(SERVINGS, "1.23.0")
-    async with Client(fleet.one.lent.connection, Options(manager="user")) as user:
+    async with Client(fleet.one.lent.connection, ClientOptions(manager="user")) as user:
         mine: Object = {"metadata": {"labels": {"mine": "1"}}}
         await user.patch(NAMESPACES, Key("", "knative-serving"), mine)
 

@@ -13,7 +13,7 @@ from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.render.pipeline import Facts, render
+from knfleet.render.pipeline import RenderFacts, render
 
 
 async def serving_refs(root: Path, cache: Path, **spec: object) -> set[Ref]:
@@ -26,7 +26,7 @@ async def serving_refs(root: Path, cache: Path, **spec: object) -> set[Ref]:
     }
     cr = decode(manifest, KnativeServing)
     bundle = await Releases(root, cache=ParsedCache(cache)).load(cr)
-    rendered = render(bundle.objects(), cr, Facts(version=bundle.version))
+    rendered = render(bundle.objects(), cr, RenderFacts(version=bundle.version))
     return {Ref.of(each) for each in rendered.objects}
 
 

@@ -18,7 +18,7 @@ from knfleet.api.operator import (
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.apply.manifest_parts import items
-from knfleet.dev.cluster_contents import Thing, contents
+from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until
 from tests.support.commands import done, refused, type_in
@@ -117,7 +117,7 @@ async def check_lost(kubeconfig: Path, client: Client) -> None:
     assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
 
 
-def is_left(thing: Thing) -> bool:
+def is_left(thing: ContentsEntry) -> bool:
     """Whether something was left that should not be: clusters' namespaces stay."""
     kept = ("cluster1", "gone", "lost")
     noise = ("events", "leases")
@@ -143,7 +143,7 @@ async def check_works(kubeconfig: Path, spoke: Client, leave: Sequence[str]) -> 
     assert "not joined as other" in other
 
 
-async def is_bare(client: Client, ground: set[Thing]) -> bool:
+async def is_bare(client: Client, ground: set[ContentsEntry]) -> bool:
     """Whether there is nothing that was not there before, but what is kept."""
     return not [each for each in set(await contents(client)) - ground if is_left(each)]
 

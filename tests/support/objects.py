@@ -18,7 +18,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply import marks
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.desired import DesiredSet, Kinds, prepare
-from knfleet.apply.observe.metadata import Observed, observe
+from knfleet.apply.observe.metadata import ObservedObject, observe
 
 HOME = "home"
 SET = ApplySet(CONFIG_MAPS, Key(HOME, "parent"))
@@ -175,6 +175,6 @@ def live(applied: Object, *, version: str = "1", **meta: Any) -> Object:
     }
 
 
-def seen(applied: Object, **meta: Any) -> Observed:
+def seen(applied: Object, **meta: Any) -> ObservedObject:
     """What is observed of such an object."""
     return observe(live(applied, **meta))

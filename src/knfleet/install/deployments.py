@@ -26,7 +26,7 @@ RESTRICTED: Object = {
 QosClass = Literal["Default", "BestEffort", "ResourceRequirement"]
 
 
-class Quality(Struct, frozen=True):
+class PodProfile(Struct, frozen=True):
     """How much our pods may use, and what they are guaranteed."""
 
     qos: QosClass = "Default"
@@ -54,12 +54,12 @@ class Quality(Struct, frozen=True):
         return {"type": self.qos, "resourceRequirements": self.amounts}
 
 
-class HubPlan(Struct, frozen=True):
+class HubInstall(Struct, frozen=True):
     """How the hub is to be installed."""
 
     image: str
     namespace: str = OPERATOR_NAMESPACE
-    quality: Quality = Quality()
+    quality: PodProfile = PodProfile()
     auto_approved: tuple[str, ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
     releases: str = ""
@@ -77,7 +77,7 @@ def image_of(registry: str, version: str) -> str:
     return f"{prefix}{IMAGE_NAME}:{tag or 'v' + version.removeprefix('v')}"
 
 
-def cluster_manager(plan: HubPlan) -> Object:
+def cluster_manager(plan: HubInstall) -> Object:
     """The ClusterManager that says how the hub is installed."""
     driver: Object = {"authType": "csr"}
     if plan.auto_approved:
@@ -103,7 +103,7 @@ def gate_list(gates: Iterable[tuple[str, bool]]) -> list[Object]:
     return [{"feature": name, "mode": "Enable" if on else "Disable"} for name, on in gates]
 
 
-def hub_deployment(plan: HubPlan) -> Object:
+def hub_deployment(plan: HubInstall) -> Object:
     """The hub as a workload."""
     container: Object = {
         "name": CLUSTER_MANAGER,

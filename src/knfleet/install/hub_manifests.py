@@ -22,7 +22,7 @@ from knfleet.hub.admission.policies import policies
 from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.hub.registration.rbac import READ, rule, shared_roles
 from knfleet.hub.rights import RBAC_GROUP, hub_roles, role
-from knfleet.install.deployments import HEALTH_PORT, HubPlan, network_policy
+from knfleet.install.deployments import HEALTH_PORT, HubInstall, network_policy
 
 BOOTSTRAP_RULES = [
     rule("", ["configmaps"], ["get"], ["cluster-info", "kube-root-ca.crt"]),
@@ -33,14 +33,14 @@ BOOTSTRAP_RULES = [
 """What a cluster may do that asks to join."""
 
 
-def hub_objects(plan: HubPlan | None = None) -> list[Object]:
+def hub_objects(plan: HubInstall | None = None) -> list[Object]:
     """The CRDs, and behind them the objects: some of those are of kinds that the CRDs define."""
-    plan = plan or HubPlan(image="")
+    plan = plan or HubInstall(image="")
     optional = PROFILE_USE.manifests() if plan.check_profile_use else []
     return [*definitions(), *hub_definitions(), *objects(plan), *optional]
 
 
-def objects(plan: HubPlan) -> list[Object]:
+def objects(plan: HubInstall) -> list[Object]:
     """Namespaces, accounts, rights, policies, and the binding of all clusters to the hub."""
     namespace = plan.namespace
     return [

@@ -1,14 +1,14 @@
 """How the operator is set up: the environment and ConfigMaps that the Knative Operator reads."""
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
+from knfleet.api import durations
 from knfleet.api.meta import Object
 from knfleet.kube import versions
-from knfleet.runtime.leader.lease_rules import Timing
+from knfleet.runtime.leader.lease_rules import LeaseTiming
 
 MINIMUM_KUBERNETES = versions.MINIMUM
 LOGGER = "knative-operator"
@@ -21,8 +21,6 @@ THREADS = 8
 POLL_SECONDS = 10.0
 SHORTEST_POLL_SECONDS = 1.0
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LEVELS = {"dpanic": "critical", "panic": "critical", "fatal": "critical", "warn": "warning"}
 
 
@@ -30,7 +28,7 @@ class SettingError(Exception):
     """A setting of the process makes no sense; the message says which, and what would."""
 
 
-class Settings(Struct, frozen=True):
+class OperatorSettings(Struct, frozen=True):
     """What the process was started with, beside its connection and release files."""
 
     system_namespace: str = NAMESPACE
@@ -57,10 +55,10 @@ class Settings(Struct, frozen=True):
     burst: int = 0
 
 
-def from_environment(environment: Mapping[str, str], namespace: str = "") -> Settings:
+def from_environment(environment: Mapping[str, str], namespace: str = "") -> OperatorSettings:
     """The settings that the environment makes; `namespace` is the pod's own, if it is one."""
     get = environment.get
-    return Settings(
+    return OperatorSettings(
         system_namespace=get("SYSTEM_NAMESPACE") or namespace or NAMESPACE,
         pod_name=get("POD_NAME") or get("HOSTNAME", ""),
         config_logging=get("CONFIG_LOGGING_NAME") or "config-logging",
@@ -99,10 +97,10 @@ def version_numbers(version: str) -> tuple[int, int, int]:
 
 def duration_seconds(text: str) -> float:
     """Seconds of a duration as Go writes it: 60s, 1m30s, 500ms."""
-    found = list(DURATION.finditer(text))
-    if not found or "".join(each[0] for each in found) != text:
+    seconds = durations.seconds(text)
+    if seconds is None:
         raise SettingError(f"{text!r} is not a duration such as 60s or 1m30s")
-    return sum(float(each[1]) * UNITS[each[2]] for each in found)
+    return seconds
 
 
 def poll_seconds(text: str) -> float:
@@ -129,11 +127,11 @@ def log_level(data: Mapping[str, str], verbosity: int = 0) -> str:
     return LEVELS.get(level.lower(), level.lower())
 
 
-def timing(data: Mapping[str, str]) -> Timing:
+def timing(data: Mapping[str, str]) -> LeaseTiming:
     """The times of the election that config-leader-election asks for, else our own."""
-    default = Timing()
+    default = LeaseTiming()
     try:
-        return Timing(
+        return LeaseTiming(
             int(seconds(data, "lease-duration", default.lease_seconds)),
             seconds(data, "renew-deadline", default.renew_seconds),
             seconds(data, "retry-period", default.retry_seconds),

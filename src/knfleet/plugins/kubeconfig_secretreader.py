@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from knfleet.plugins import hub
 from knfleet.plugins.execcredential import (
-    Asked,
-    Here,
     Json,
+    PluginEnvironment,
     PluginError,
+    PluginRequest,
     mapping,
     serve,
     with_token,
@@ -35,7 +35,7 @@ REFUSED = {
 }
 
 
-def credential(question: Asked, here: Here) -> Json:
+def credential(question: PluginRequest, here: PluginEnvironment) -> Json:
     """What the kubeconfig's user logs in with."""
     if question.config is None:
         raise PluginError(

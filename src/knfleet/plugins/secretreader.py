@@ -6,19 +6,26 @@ it asks, is looked for under the profile's name: `<name>`, else `<name>-credenti
 """
 
 from knfleet.plugins import hub
-from knfleet.plugins.execcredential import Asked, Here, Json, PluginError, serve, with_token
+from knfleet.plugins.execcredential import (
+    Json,
+    PluginEnvironment,
+    PluginError,
+    PluginRequest,
+    serve,
+    with_token,
+)
 
 NAME = "secretreader"
 KEY = "token"
 
 
-def credential(question: Asked, here: Here) -> Json:
+def credential(question: PluginRequest, here: PluginEnvironment) -> Json:
     """The token for the cluster that is asked for."""
     found, where = hub.value(question, here, names(question), KEY)
     return with_token(found.strip(), where)
 
 
-def names(question: Asked) -> tuple[str, ...]:
+def names(question: PluginRequest) -> tuple[str, ...]:
     """What the Secret may be called."""
     if question.config is not None:
         return (question.text("clusterName", required=True),)

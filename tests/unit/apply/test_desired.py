@@ -3,8 +3,8 @@
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.apply import marks
-from knfleet.apply.change_set import Why
-from knfleet.apply.desired import Owners, defined_kinds, prepare
+from knfleet.apply.change_set import FailureKind
+from knfleet.apply.desired import OwnerReferences, defined_kinds, prepare
 from knfleet.apply.refs import Ref
 from tests.support.objects import (
     KINDS,
@@ -34,7 +34,7 @@ KEEPER: Object = {
 
 def only(*objects: Object, owner: Object | None = None, keeper: Object | None = None) -> Object:
     """The one object that is left of some, ready to be applied."""
-    (each,) = prepare(objects, KINDS, SET, Owners(owner, keeper)).objects.values()
+    (each,) = prepare(objects, KINDS, SET, OwnerReferences(owner, keeper)).objects.values()
     return each.manifest
 
 
@@ -53,7 +53,7 @@ def test_the_hash_tells_values_and_owners_apart_but_not_the_order_of_keys() -> N
     """A new rendering of the same is the same."""
 
     def digest(value: Object, owner: Object | None = None) -> str:
-        (each,) = prepare([value], KINDS, SET, Owners(owner)).objects.values()
+        (each,) = prepare([value], KINDS, SET, OwnerReferences(owner)).objects.values()
         return each.digest
 
     one: Object = {**config_map("c"), "data": {"a": "1", "b": "2"}}
@@ -142,7 +142,7 @@ def test_objects_that_cannot_be_asked_for_are_rejected_one_by_one() -> None:
 
     assert [ref.name for ref in desired.objects] == ["fine"]
     reasons = {failure.ref.name: failure for failure in desired.rejected}
-    assert reasons["g"].why == Why.UNKNOWN_KIND
+    assert reasons["g"].why == FailureKind.UNKNOWN_KIND
     assert reasons["g"].message == (
         'no matches for kind "Gateway" in version "networking.istio.io/v1beta1"'
     )

@@ -27,12 +27,12 @@ class Parents:
             manifest = await self.client.get(
                 applyset.parent, applyset.key.name, applyset.key.namespace
             )
-            return self.take(manifest)
+            return self.remember(manifest)
         except NotFound:
             self.parent = Parent(Inventory())
         return self.parent
 
-    def take(self, manifest: Object) -> Parent:
+    def remember(self, manifest: Object) -> Parent:
         """The parent, which somebody else has just read or written."""
         self.parent = read_parent(self.applyset, manifest)
         return self.parent
@@ -55,6 +55,6 @@ class Parents:
                     raise
                 parent = await self.read()
                 continue
-            self.take(written)
+            self.remember(written)
             return wanted
         raise AssertionError("the last attempt either returns or raises")

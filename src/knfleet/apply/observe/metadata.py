@@ -12,7 +12,7 @@ from knfleet.apply.plan.field_sets import FieldSet, set_of
 from knfleet.apply.refs import Ref
 
 
-class Observed(Struct, frozen=True):
+class ObservedObject(Struct, frozen=True):
     """One object as a server has it."""
 
     ref: Ref
@@ -77,12 +77,12 @@ def is_own(entry: Object) -> bool:
     )
 
 
-def observe(manifest: Object) -> Observed:
+def observe(manifest: Object) -> ObservedObject:
     """What an object's metadata says."""
     meta = manifest["metadata"]
     annotations = part(meta, "annotations")
     legacy = tuple(name for name in marks.LEGACY_ANNOTATIONS if name in annotations)
-    return Observed(
+    return ObservedObject(
         Ref.of(manifest),
         uid=meta.get("uid", ""),
         version=meta.get("resourceVersion", ""),

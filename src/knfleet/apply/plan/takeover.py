@@ -8,7 +8,7 @@ the first apply drops what is no longer wanted, and keeps the rest as it is, pod
 from knfleet.api.meta import Object
 from knfleet.apply import marks
 from knfleet.apply.manifest_parts import items, part
-from knfleet.apply.observe.metadata import Observed, is_own
+from knfleet.apply.observe.metadata import ObservedObject, is_own
 from knfleet.apply.plan.field_sets import FieldSet, set_of, union, without
 
 ANNOTATIONS = ("f:metadata", "f:annotations")
@@ -23,7 +23,7 @@ def is_legacy(entry: Object) -> bool:
     )
 
 
-def is_inherited(observed: Observed) -> bool:
+def is_inherited(observed: ObservedObject) -> bool:
     """Whether the Go operator has written this object since we did."""
     return marks.LEGACY_ANNOTATIONS[0] in observed.legacy or any(map(is_legacy, observed.managed))
 

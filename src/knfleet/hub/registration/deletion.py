@@ -25,21 +25,27 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
+<<<<<<< HEAD
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.context import Parts, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Registration
+=======
+from knfleet.api.work import WORKS
+from knfleet.hub.context import HubContext, patch_cluster, plain, remove
+from knfleet.hub.registration.acceptance import Acceptance
+>>>>>>> main
 from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import Conflict, NotFound
 from knfleet.operator.settings import SettingError, duration_seconds
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 
 KINDS = (ADDONS, WORKS)
 """What is removed with a cluster, in this order."""
 AGAIN_SECONDS = 1.0
 
 
-class Remaining(Struct, frozen=True):
+class RemainingObjects(Struct, frozen=True):
     """What is still there of one kind."""
 
     resource: Resource
@@ -69,7 +75,7 @@ def next_group(items: Iterable[Object]) -> list[Object]:
     return [each for each in every if priority(each) == lowest]
 
 
-def is_given_up(cluster: ManagedCluster, now: datetime) -> bool:
+def is_abandoned(cluster: ManagedCluster, now: datetime) -> bool:
     """Whether the administrator gave up what the cluster can no longer clean up."""
     wanted = cluster.metadata.annotations.get(FORCE_DETACH)
     if wanted is None:
@@ -97,30 +103,30 @@ def is_ours(namespace: Object, cluster: ManagedCluster) -> bool:
     return was_accepted and created_for(namespace) == cluster.metadata.uid
 
 
-class Deletion:
+class ClusterDeletion:
     """Detaches clusters that are being deleted."""
 
-    def __init__(self, parts: Parts, registration: Registration) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext, registration: Acceptance) -> None:
+        self.context = context
+        self.client = context.client
         self.registration = registration
 
-    async def step(self, cluster: ManagedCluster) -> Again:
+    async def step(self, cluster: ManagedCluster) -> Result:
         """Do what can be done now, and say what is left."""
         finalizers = cluster.metadata.finalizers
         if not {API_FINALIZER, CLEANUP_FINALIZER}.intersection(finalizers):
-            return Again.never()
+            return Result.never()
         remaining = await self.remaining(cluster.name)
         if remaining is not None:
             await self.clear(cluster, remaining, cleans_up=CLEANUP_FINALIZER in finalizers)
-            return Again.after(AGAIN_SECONDS)
+            return Result.after(AGAIN_SECONDS)
         await self.registration.revoke(cluster.name)
         if cluster.metadata.annotations.get(DELETE_NAMESPACE) == "true":
             await self.delete_namespace(cluster)
         ours = (API_FINALIZER, CLEANUP_FINALIZER)
         kept = [each for each in finalizers if each not in ours]
         await patch_cluster(self.client, cluster, {"metadata": {"finalizers": kept}})
-        return Again.never()
+        return Result.never()
 
     async def delete_namespace(self, cluster: ManagedCluster) -> None:
         """Delete the namespace that we made for an accepted cluster; any other stays."""
@@ -133,14 +139,14 @@ class Deletion:
                 uid = found["metadata"]["uid"]
                 await self.client.delete(NAMESPACES, Key("", cluster.name), uid=uid)
             return
-        self.parts.warn(
+        self.context.record_warning(
             cluster,
             "NamespaceKept",
             f"namespace {cluster.name} stays although {DELETE_NAMESPACE} is set: the hub did not"
             " make it for this cluster; delete it yourself if nobody uses it",
         )
 
-    async def remaining(self, cluster: str) -> Remaining | None:
+    async def remaining(self, cluster: str) -> RemainingObjects | None:
         """What is left of the first kind of which something is."""
         for resource in KINDS:
             try:
@@ -148,23 +154,25 @@ class Deletion:
             except NotFound:
                 continue
             if found.items:
-                return Remaining(resource, list(found.items))
+                return RemainingObjects(resource, list(found.items))
         return None
 
     async def clear(
-        self, cluster: ManagedCluster, remaining: Remaining, *, cleans_up: bool
+        self, cluster: ManagedCluster, remaining: RemainingObjects, *, cleans_up: bool
     ) -> None:
         """Delete those objects whose turn it is, and say what is left."""
-        if is_given_up(cluster, self.parts.now()):
-            await self.give_up(cluster, remaining)
+        if is_abandoned(cluster, self.context.now()):
+            await self.abandon(cluster, remaining)
             return
         turn = next_group(remaining.items) if cleans_up else []
         for each in turn:
             if not each["metadata"].get("deletionTimestamp"):
                 await remove(self.client, remaining.resource, Key.of(each))
-        await self.say(cluster, remaining, turn)
+        await self.write_condition(cluster, remaining, turn)
 
-    async def say(self, cluster: ManagedCluster, remaining: Remaining, turn: list[Object]) -> None:
+    async def write_condition(
+        self, cluster: ManagedCluster, remaining: RemainingObjects, turn: list[Object]
+    ) -> None:
         """Tell what is left, and what to do when it does not go."""
         waits = unreachable_since(cluster) is not None
         remedy = (
@@ -181,12 +189,12 @@ class Deletion:
             message=left + order + (remedy if waits else ""),
         )
         old = cluster.status.conditions
-        new = put(old, said, self.parts.now())
+        new = put(old, said, self.context.now())
         if new != old:
             patch = {"status": {"conditions": plain(new)}}
             await patch_cluster(self.client, cluster, patch, subresource="status")
 
-    async def give_up(self, cluster: ManagedCluster, remaining: Remaining) -> None:
+    async def abandon(self, cluster: ManagedCluster, remaining: RemainingObjects) -> None:
         """Let go of what nobody cleans up any more, and name it."""
         for each in remaining.items:
             key = Key.of(each)
@@ -195,7 +203,7 @@ class Deletion:
             except NotFound:
                 continue
             await remove(self.client, remaining.resource, key)
-        self.parts.warn(
+        self.context.record_warning(
             cluster,
             "Orphaned",
             f"given up without cleaning the cluster, because of {FORCE_DETACH}: {remaining.words}",
