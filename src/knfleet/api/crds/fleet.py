@@ -60,16 +60,15 @@ ADDON_COLUMNS = (
     Column("Progressing", condition("Progressing", "status")),
     AGE,
 )
-<<<<<<< HEAD
 WORK_COLUMNS = (
     Column("Applied", condition(APPLIED, "status")),
     Column("Available", condition(WORK_AVAILABLE, "status")),
-=======
+    AGE,
+)
 PLACEMENT_COLUMNS = (
     Column("Succeeded", condition(SATISFIED, "status")),
     Column("Reason", condition(SATISFIED, "reason")),
     Column("SelectedClusters", ".status.numberOfSelectedClusters", "integer"),
->>>>>>> main
     AGE,
 )
 INSTALLATION_COLUMNS = (Column("Applied", condition("Applied", "status")), AGE)
@@ -90,15 +89,11 @@ HUB_DEFINITIONS = (
         tuple(BINDING_RULES),
         short_names=("mclsetbinding", "mclsetbindings"),
     ),
-<<<<<<< HEAD
-    Definition(WORKS, ManifestWork, WORK_COLUMNS),
-=======
     Definition(PLACEMENTS, Placement, PLACEMENT_COLUMNS),
     Definition(DECISIONS, PlacementDecision, (AGE,)),
     Definition(SCORES, AddOnPlacementScore, (AGE,)),
     Definition(PUBLISHED_DECISIONS, PublishedDecision, (AGE,), has_status=False),
-    Definition(WORKS, ManifestWork, (AGE,)),
->>>>>>> main
+    Definition(WORKS, ManifestWork, WORK_COLUMNS),
     Definition(ADDONS, ManagedClusterAddOn, ADDON_COLUMNS, short_names=("mca", "mcas")),
     Definition(CLUSTER_MANAGERS, ClusterManager, INSTALLATION_COLUMNS),
 )

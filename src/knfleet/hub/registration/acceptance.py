@@ -17,13 +17,8 @@ from knfleet.api.core import (
     SECRETS,
 )
 from knfleet.api.meta import Key, Object
-<<<<<<< HEAD
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.context import Parts, remove
-=======
-from knfleet.api.work import WORKS
 from knfleet.hub.context import HubContext, remove
->>>>>>> main
 from knfleet.hub.registration import rbac
 from knfleet.hub.registration.rbac import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE
 from knfleet.kube.errors import Conflict, Invalid, NotFound

@@ -25,15 +25,9 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-<<<<<<< HEAD
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.context import Parts, patch_cluster, plain, remove
-from knfleet.hub.registration.acceptance import Registration
-=======
-from knfleet.api.work import WORKS
 from knfleet.hub.context import HubContext, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Acceptance
->>>>>>> main
 from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import Conflict, NotFound
