@@ -9,7 +9,8 @@ from typing import Any
 
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.api.work import APPLIED_WORKS, WORKS
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound

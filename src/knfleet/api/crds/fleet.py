@@ -38,7 +38,9 @@ from knfleet.api.crds.generator import (
 from knfleet.api.inventory import PUBLISHED_DECISIONS, PublishedDecision
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS, ClusterManager, Klusterlet
-from knfleet.api.work import APPLIED_WORKS, WORKS, AppliedManifestWork, ManifestWork
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS, AppliedManifestWork
+from knfleet.api.work.manifestwork import APPLIED, WORKS, ManifestWork
+from knfleet.api.work.manifestwork import AVAILABLE as WORK_AVAILABLE
 
 CLUSTER_COLUMNS = (
     Column("Hub Accepted", ".spec.hubAcceptsClient", "boolean"),
@@ -56,6 +58,11 @@ ADDON_COLUMNS = (
     Column("Available", condition("Available", "status")),
     Column("Degraded", condition("Degraded", "status")),
     Column("Progressing", condition("Progressing", "status")),
+    AGE,
+)
+WORK_COLUMNS = (
+    Column("Applied", condition(APPLIED, "status")),
+    Column("Available", condition(WORK_AVAILABLE, "status")),
     AGE,
 )
 PLACEMENT_COLUMNS = (
@@ -86,7 +93,7 @@ HUB_DEFINITIONS = (
     Definition(DECISIONS, PlacementDecision, (AGE,)),
     Definition(SCORES, AddOnPlacementScore, (AGE,)),
     Definition(PUBLISHED_DECISIONS, PublishedDecision, (AGE,), has_status=False),
-    Definition(WORKS, ManifestWork, (AGE,)),
+    Definition(WORKS, ManifestWork, WORK_COLUMNS),
     Definition(ADDONS, ManagedClusterAddOn, ADDON_COLUMNS, short_names=("mca", "mcas")),
     Definition(CLUSTER_MANAGERS, ClusterManager, INSTALLATION_COLUMNS),
 )
