@@ -1,0 +1,135 @@
+"""Keeps the webhook server's certificates in a Secret, and its CA where API servers look for it.
+
+The leader writes; every replica serves what the Secret holds. A configuration or definition counts
+as ours when its webhook is our Service, so that others need only be watched to be supplied.
+"""
+
+import base64
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from knfleet.api.core import SECRETS, VALIDATING_WEBHOOKS
+from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.apply.manifest_parts import items, part
+from knfleet.hub.context import Now
+from knfleet.hub.webhook.certificates import Certificates, renewal, service_names
+from knfleet.hub.webhook.configuration import CONFIGURATIONS, SECRET, SERVICE
+from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import Conflict, NotFound
+from knfleet.runtime.controller import Again
+from knfleet.runtime.logs import log
+
+CONFLICT_SECONDS = 0.2
+
+
+class Target(Struct, frozen=True):
+    """A place in an object where a CA belongs."""
+
+    path: str
+    """JSON pointer of the client configuration."""
+    bundle: str
+    """What is there now."""
+
+
+class WebhookCertificates:
+    """Reconciles the Secret, and every object whose webhook is our Service."""
+
+    def __init__(self, client: Client, namespace: str, now: Now) -> None:
+        self.client = client
+        self.key = Key(namespace, SECRET)
+        self.names = service_names(SERVICE, namespace)
+        self.now = now
+        self.secrets = Informer(
+            client,
+            SECRETS,
+            namespace,
+            fields=f"metadata.name={SECRET}",
+            trim=without_managed_fields,
+        )
+        self.called = [
+            Informer(
+                client,
+                VALIDATING_WEBHOOKS,
+                fields=f"metadata.name={name}",
+                trim=without_managed_fields,
+            )
+            for name in CONFIGURATIONS
+        ]
+        """Objects that name webhooks."""
+
+    @property
+    def informers(self) -> list[Informer]:
+        """Everything that is watched."""
+        return [self.secrets, *self.called]
+
+    def by_change(self, _change: Change) -> Iterable[Request]:
+        """The Secret or a configuration changed."""
+        yield Request(HUB, self.key)
+
+    async def reconcile(self, _request: Request) -> Again:
+        """Make the certificates right, then the configurations."""
+        found = self.secrets.get(self.key)
+        kept = Certificates.of(found)
+        wanted = renewal(kept, self.names, self.now())
+        if wanted.certificates != kept:
+            try:
+                await self.write(found, wanted.certificates)
+            except Conflict:
+                return Again.after(CONFLICT_SECONDS)
+        for informer in self.called:
+            for manifest in informer.items():
+                await self.inject(informer.resource, manifest, wanted.certificates.bundle)
+        return Again.after((wanted.look_at - self.now()).total_seconds())
+
+    async def write(self, found: Object | None, made: Certificates) -> None:
+        """Keep certificates, unless the Secret has changed since it was read."""
+        meta: Object = {"name": self.key.name, "namespace": self.key.namespace}
+        if found is not None:
+            meta["resourceVersion"] = found["metadata"]["resourceVersion"]
+        manifest: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+        await self.client.apply(SECRETS, {**manifest, "data": made.data()})
+        log.info(
+            "webhook certificates written",
+            until=str(made.serving.not_valid_after_utc),
+            authorities=len(made.authorities),
+        )
+
+    async def inject(self, resource: Resource, manifest: Object, bundle: bytes) -> None:
+        """Put the CA into an object that calls our Service, where another is or none."""
+        wanted = base64.b64encode(bundle).decode()
+        service = Key(self.key.namespace, SERVICE)
+        paths = [each.path for each in targets(manifest, service) if each.bundle != wanted]
+        if not paths:
+            return
+        version = manifest["metadata"]["resourceVersion"]
+        patch: list[Object] = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            *({"op": "add", "path": f"{path}/caBundle", "value": wanted} for path in paths),
+        ]
+        try:
+            await self.client.patch(resource, Key.of(manifest), patch)
+        except NotFound:
+            return
+        log.info("webhook CA injected", kind=resource.kind, name=manifest["metadata"]["name"])
+
+
+def targets(manifest: Object, service: Key) -> Sequence[Target]:
+    """Where an object calls a Service: webhooks of admission, or the conversion of a definition."""
+    found = [
+        (f"/webhooks/{index}/clientConfig", part(each, "clientConfig"))
+        for index, each in enumerate(items(manifest, "webhooks"))
+    ]
+    conversion = part(manifest, "spec", "conversion", "webhook", "clientConfig")
+    found.append(("/spec/conversion/webhook/clientConfig", conversion))
+    return [
+        Target(path, str(config.get("caBundle", "")))
+        for path, config in found
+        if is_called(part(config, "service"), service)
+    ]
+
+
+def is_called(named: Object, service: Key) -> bool:
+    """Whether a client configuration names a Service."""
+    return (named.get("namespace"), named.get("name")) == (service.namespace, service.name)
