@@ -24,7 +24,7 @@ from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, NAMESPACES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS, HUB_SECRET
-from knfleet.api.work import WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.install.deployments import HubPlan, cluster_manager
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client

@@ -15,7 +15,8 @@ from knfleet.api.operator import (
     KLUSTERLETS,
     OPERATOR_NAMESPACE,
 )
-from knfleet.api.work import APPLIED_WORKS, WORK_FINALIZER, WORKS
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
+from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.apply.manifest_parts import items
 from knfleet.dev.cluster_contents import Thing, contents
 from knfleet.kube.client.verbs import Client

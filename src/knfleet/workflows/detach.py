@@ -20,7 +20,7 @@ from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.schema import decode
-from knfleet.api.work import APPLIED_WORKS
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.apply.manifest_parts import part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS

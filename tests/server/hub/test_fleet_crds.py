@@ -10,7 +10,7 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS
-from knfleet.api.work import WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Invalid
 
@@ -25,6 +25,14 @@ MOMENT = "2026-11-15T12:00:00Z"
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
 CLIENT_CONFIGS = [{"url": "https://spoke:6443", "caBundle": CERTIFICATE}]
 TAINTS = [{"key": "gpu.example.com/only", "value": "yes", "effect": "NoSelect", "timeAdded": None}]
+
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a"},
+    "data": {"a": "b"},
+}
+IDENTIFIER = {"group": "", "resource": "configmaps", "namespace": "default", "name": "a"}
 
 ACCEPTED: list[tuple[Resource, str, Object]] = [
     (CLUSTERS, "c" * 63, {}),
@@ -42,6 +50,59 @@ ACCEPTED: list[tuple[Resource, str, Object]] = [
     ),
     (BINDINGS, "default", {"clusterSet": "default"}),
     (WORKS, "web", {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Pod", "spec": {}}]}}),
+    (
+        WORKS,
+        "configured",
+        {
+            "workload": {"manifests": [CONFIG_MAP]},
+            "deleteOption": {
+                "propagationPolicy": "SelectivelyOrphan",
+                "selectivelyOrphans": {"orphaningRules": [IDENTIFIER]},
+                "ttlSecondsAfterFinished": 60,
+            },
+            "manifestConfigs": [
+                {
+                    "resourceIdentifier": IDENTIFIER,
+                    "feedbackRules": [
+                        {"type": "WellKnownStatus"},
+                        {"type": "JSONPaths", "jsonPaths": [{"name": "a", "path": ".a"}]},
+                    ],
+                    "updateStrategy": {
+                        "type": "ServerSideApply",
+                        "serverSideApply": {
+                            "force": True,
+                            "fieldManager": "work-agent-a",
+                            "ignoreFields": [
+                                {"condition": "OnSpokePresent", "jsonPaths": [".data.a"]},
+                                {
+                                    "condition": "OnSpokeChange",
+                                    "jsonPointers": ["/data/a"],
+                                    "jqPathExpressions": [".data.a"],
+                                },
+                            ],
+                        },
+                    },
+                    "conditionRules": [
+                        {"condition": "Complete", "type": "WellKnownConditions"},
+                        {
+                            "condition": "Filled",
+                            "type": "CEL",
+                            "celExpressions": ["has(object.data)"],
+                            "message": "filled",
+                            "messageExpression": "result ? 'filled' : 'empty'",
+                        },
+                    ],
+                    "feedbackScrapeType": "Watch",
+                }
+            ],
+            "executor": {
+                "subject": {
+                    "type": "ServiceAccount",
+                    "serviceAccount": {"namespace": "default", "name": "applier"},
+                }
+            },
+        },
+    ),
     (
         CLUSTER_MANAGERS,
         "cluster-manager",
@@ -112,7 +173,45 @@ def covers(made: Any, wanted: Any) -> bool:
     return made == wanted
 
 
+def configured(**parts: Any) -> Object:
+    """A work's spec with one config."""
+    return {
+        "workload": {"manifests": [CONFIG_MAP]},
+        "manifestConfigs": [{"resourceIdentifier": IDENTIFIER, **parts}],
+    }
+
+
 REFUSED: list[tuple[Resource, str, Object, str]] = [
+    (WORKS, "nameless", {"workload": {"manifests": [{"apiVersion": "v1"}]}}, "kind: Required"),
+    (WORKS, "odd", configured(updateStrategy={"type": "Replace"}), "ServerSideApply"),
+    (
+        WORKS,
+        "foreign",
+        configured(
+            updateStrategy={"type": "ServerSideApply", "serverSideApply": {"fieldManager": "me"}}
+        ),
+        "\\^work-agent",
+    ),
+    (
+        WORKS,
+        "unnamed",
+        configured(conditionRules=[{"condition": "", "type": "CEL"}]),
+        "Condition is required for CEL rules",
+    ),
+    (
+        WORKS,
+        "executor",
+        {
+            "workload": {"manifests": [CONFIG_MAP]},
+            "executor": {
+                "subject": {
+                    "type": "ServiceAccount",
+                    "serviceAccount": {"namespace": "default", "name": "Not_a_name"},
+                }
+            },
+        },
+        "serviceAccount.name",
+    ),
     (CLUSTERS, "c" * 64, {}, "metadata.name: .*at most 63 of a-z, 0-9 and -"),
     (CLUSTERS, "c.d", {}, "metadata.name: .*at most 63 of a-z, 0-9 and -"),
     (CLUSTERS, "kube-system", {}, "metadata.name: .*choose another"),

@@ -21,7 +21,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.core import CLUSTER_ROLES, EVENTS, LEASES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS
-from knfleet.api.work import WORK_FINALIZER, WORKS
+from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound

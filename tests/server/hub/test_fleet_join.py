@@ -27,7 +27,7 @@ from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
-from knfleet.api.work import WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import Requests, approve, concluded
 from knfleet.hub.registration.drivers.csr_rules import NAME_TAKEN, examine

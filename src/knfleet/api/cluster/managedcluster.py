@@ -54,7 +54,6 @@ CREATED_FOR = "knfleet.dev/created-for"
 
 API_FINALIZER = "cluster.open-cluster-management.io/api-resource-cleanup"
 CLEANUP_FINALIZER = "cluster.open-cluster-management.io/resource-cleanup"
-WORK_FINALIZER = "cluster.open-cluster-management.io/manifest-work-cleanup"
 
 ACCEPTED = "HubAcceptedManagedCluster"
 JOINED = "ManagedClusterJoined"

@@ -28,7 +28,9 @@ from knfleet.api.crds.generator import (
 )
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS, ClusterManager, Klusterlet
-from knfleet.api.work import APPLIED_WORKS, WORKS, AppliedManifestWork, ManifestWork
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS, AppliedManifestWork
+from knfleet.api.work.manifestwork import APPLIED, WORKS, ManifestWork
+from knfleet.api.work.manifestwork import AVAILABLE as WORK_AVAILABLE
 
 CLUSTER_COLUMNS = (
     Column("Hub Accepted", ".spec.hubAcceptsClient", "boolean"),
@@ -46,6 +48,11 @@ ADDON_COLUMNS = (
     Column("Available", condition("Available", "status")),
     Column("Degraded", condition("Degraded", "status")),
     Column("Progressing", condition("Progressing", "status")),
+    AGE,
+)
+WORK_COLUMNS = (
+    Column("Applied", condition(APPLIED, "status")),
+    Column("Available", condition(WORK_AVAILABLE, "status")),
     AGE,
 )
 INSTALLATION_COLUMNS = (Column("Applied", condition("Applied", "status")), AGE)
@@ -66,7 +73,7 @@ HUB_DEFINITIONS = (
         tuple(BINDING_RULES),
         short_names=("mclsetbinding", "mclsetbindings"),
     ),
-    Definition(WORKS, ManifestWork, (AGE,)),
+    Definition(WORKS, ManifestWork, WORK_COLUMNS),
     Definition(ADDONS, ManagedClusterAddOn, ADDON_COLUMNS, short_names=("mca", "mcas")),
     Definition(CLUSTER_MANAGERS, ClusterManager, INSTALLATION_COLUMNS),
 )

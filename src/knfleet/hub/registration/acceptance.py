@@ -17,7 +17,7 @@ from knfleet.api.core import (
     SECRETS,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.api.work import WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.context import Parts, remove
 from knfleet.hub.registration import rbac
 from knfleet.hub.registration.rbac import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE

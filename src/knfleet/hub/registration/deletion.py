@@ -25,7 +25,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.api.work import WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.context import Parts, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Registration
 from knfleet.hub.registration.lease import as_moment

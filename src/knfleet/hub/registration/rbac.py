@@ -13,10 +13,10 @@ from knfleet.api.cluster.managedcluster import (
     GROUP,
     LEASE_NAME,
     REGISTER_GROUP,
-    WORK_FINALIZER,
     cluster_groups,
 )
 from knfleet.api.meta import Key, Object
+from knfleet.api.work.manifestwork import WORK_FINALIZER
 from knfleet.runtime.leader.lease_rules import microtime
 
 ROLE = "open-cluster-management:managedcluster"
