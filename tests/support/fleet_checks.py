@@ -16,11 +16,12 @@ from knfleet.api.operator import (
     OPERATOR_NAMESPACE,
 )
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
-from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_parts import items
 from knfleet.dev.cluster_contents import Thing, contents
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until
+from tests.support import works
 from tests.support.commands import done, refused, type_in
 
 OURS = (OPERATOR_NAMESPACE, HUB_NAMESPACE, AGENT_NAMESPACE)
@@ -102,9 +103,7 @@ async def with_work(client: Client, name: str) -> None:
         return bool(found.items)
 
     await until(has_namespace, f"{name} is accepted")
-    meta = {"name": "left", "finalizers": [WORK_FINALIZER]}
-    work: Object = {"apiVersion": WORKS.api_version, "kind": WORKS.kind, "metadata": meta}
-    await client.create(WORKS, work, name)
+    await client.create(WORKS, works.kept(works.work("left")), name)
 
 
 async def check_lost(kubeconfig: Path, client: Client) -> None:

@@ -13,6 +13,7 @@ from knfleet.api.operator import (
     AVAILABLE,
     CLEANUP_GATE,
     CLUSTER_MANAGER,
+    COMPLETED_WORKS_GATE,
     DEFAULT_SET_GATE,
     HUB_PLACEMENT_DEGRADED,
     HUB_REGISTRATION_DEGRADED,
@@ -57,6 +58,12 @@ class Installation(Struct, frozen=True):
     def has_default_sets(self) -> bool:
         """Whether the sets `default` and `global` are kept."""
         return self.is_enabled(DEFAULT_SET_GATE, default=True)
+
+    @property
+    def deletes_completed_works(self) -> bool:
+        """Whether works are deleted when their time to live is over."""
+        gates = self.manager.spec.work_configuration.feature_gates
+        return is_enabled(gates, COMPLETED_WORKS_GATE, default=True)
 
     def is_enabled(self, feature: str, *, default: bool) -> bool:
         """Whether a feature of registration is on."""

@@ -15,7 +15,9 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.schema import decode
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.registration.rbac import ACCESS_SECRET
+from knfleet.hub.work.work_cache import without_content
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
@@ -37,6 +39,11 @@ def labels_of(manifest: Object) -> dict[str, str]:
 def cluster_label(manifest: Object) -> list[str]:
     """The cluster that an object's label names."""
     return [labels_of(manifest).get(CLUSTER_NAME_LABEL, "")]
+
+
+def own_namespace(manifest: Object) -> list[str]:
+    """An object's namespace."""
+    return [manifest["metadata"]["namespace"]]
 
 
 def own_name(manifest: Object) -> list[str]:
@@ -64,6 +71,9 @@ class Views:
             indexes={"cluster": cluster_label},
         )
         self.leases = self.view(LEASES, fields=f"metadata.name={LEASE_NAME}")
+        self.works = Informer(
+            client, WORKS, trim=without_content, indexes={"cluster": own_namespace}
+        )
         self.access = self.view(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
 
     def view(self, resource: Resource, *, fields: str = "") -> Informer:
@@ -82,6 +92,7 @@ class Views:
             self.requests,
             self.leases,
             self.access,
+            self.works,
         ]
 
     async def synced(self) -> None:
@@ -97,6 +108,10 @@ class Views:
         """A cluster by name."""
         manifest = self.clusters.get(Key("", name))
         return None if manifest is None else decode(manifest, ManagedCluster)
+
+    def works_of(self, cluster: str) -> list[Object]:
+        """The works of a cluster, without the content of their manifests."""
+        return self.works.by_index("cluster", cluster)
 
     def cluster_sets(self) -> list[ManagedClusterSet]:
         """All sets."""

@@ -22,11 +22,18 @@ from knfleet.hub.profiles.profile_namespaces import Places
 from knfleet.hub.registration.controller import Clusters
 from knfleet.hub.registration.drivers.csr import Requests
 from knfleet.hub.registration.lease import Heartbeats
+from knfleet.hub.webhook.configuration import WORK_PATH
+from knfleet.hub.webhook.controller import WebhookCertificates
+from knfleet.hub.webhook.reviews import admission
+from knfleet.hub.webhook.server import WebhookServer
+from knfleet.hub.work.controller import CompletedWorks
+from knfleet.hub.work.validation import validate
 from knfleet.kube.cache.informer import Change
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Again, Controller, ControllerOptions
 from knfleet.runtime.events.recorder import EventOptions, Events
+from knfleet.runtime.http.listen_address import Bind
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, Slots
@@ -38,6 +45,10 @@ PASS_SECONDS = 120.0
 STATUS_SECONDS = 30.0
 
 
+HANDLERS = {WORK_PATH: admission(validate)}
+"""What webhooks answer, by path."""
+
+
 class FleetOptions(Struct, frozen=True):
     """How the fleet's controllers are set up."""
 
@@ -45,6 +56,12 @@ class FleetOptions(Struct, frozen=True):
     related_resources: tuple[RelatedResource, ...] = ()
     """What belongs to the hub on its cluster, for the status of its ClusterManager."""
     now: Now = wall
+    webhook: Bind | None = None
+    """Where webhooks listen; None when this process serves none."""
+    webhook_names: tuple[str, ...] = ()
+    """DNS names by which they are called, beside those of their Service."""
+    namespace: str = OPERATOR_NAMESPACE
+    """The hub's own, in which its certificates are kept."""
 
 
 class Fleet:
@@ -74,7 +91,9 @@ class Fleet:
             self.cluster_sets(),
             self.publishing(),
             self.managers(),
+            self.completed_works(),
         ]
+        self.webhook: WebhookServer | None = None
 
     def controller(self, name: str, reconcile: Callable[[Request], Awaitable[Again]]) -> Controller:
         """A controller with our options."""
@@ -91,6 +110,7 @@ class Fleet:
         made.watches(self.views.clusters.on_change, requests=clusters.by_cluster)
         made.watches(self.views.leases.on_change, requests=clusters.by_namespace)
         made.watches(self.views.access.on_change, requests=clusters.by_namespace)
+        made.watches(self.views.works.on_change, requests=clusters.by_work)
         made.watches(self.views.sets.on_change, requests=clusters.by_set)
         made.watches(self.views.managers.on_change, requests=clusters.by_manager)
         return made
@@ -133,6 +153,32 @@ class Fleet:
         made.watches(self.views.managers.on_change, requests=by_manager)
         return made
 
+    def completed_works(self) -> Controller:
+        """The controller of works with a time to live."""
+        completed = CompletedWorks(self.parts)
+        made = self.controller("manifestwork", completed.reconcile)
+        made.watches(self.views.works.on_change, requests=completed.by_work)
+        made.watches(self.views.managers.on_change, requests=completed.by_manager)
+        return made
+
+    def serve_webhooks(self, bind: Bind) -> None:
+        """Serve webhooks: every replica listens, the leader keeps the certificates."""
+        options = self.options
+        certificates = WebhookCertificates(
+            self.client, options.namespace, options.now, names=options.webhook_names
+        )
+        self.webhook = WebhookServer(bind, HANDLERS, self.metrics)
+        self.webhook.follow(certificates.secrets)
+        made = self.controller("webhookcertificate", certificates.reconcile)
+        for informer in certificates.informers:
+            made.watches(informer.on_change, requests=certificates.by_change)
+            self.manager.add(informer, f"{informer.resource.kind} informer")
+        made.queue.add(certificates.request)
+        self.manager.add(self.webhook, "webhooks")
+        self.manager.add(
+            Informed(made, certificates.synced), f"{made.name} controller", leading=True
+        )
+
     async def say_how_it_stands(self, request: Request) -> Again:
         """Write what the hub says of itself."""
         if self.views.managers.get(request.key) is None:
@@ -164,21 +210,23 @@ class Fleet:
         for view in self.views.all:
             self.manager.add(view, f"{view.resource.kind} informer")
         self.manager.add(self.events, "fleet events")
+        if self.options.webhook is not None:
+            self.serve_webhooks(self.options.webhook)
         for controller in self.controllers:
-            made = Informed(controller, self.views)
+            made = Informed(controller, self.views.synced)
             self.manager.add(made, f"{controller.name} controller", leading=True)
 
 
 class Informed:
     """A controller that begins when everything is known."""
 
-    def __init__(self, controller: Controller, views: Views) -> None:
+    def __init__(self, controller: Controller, synced: Callable[[], Awaitable[None]]) -> None:
         self.controller = controller
-        self.views = views
+        self.synced = synced
 
     async def run(self) -> None:
         """Reconcile, once all watches have listed."""
-        await self.views.synced()
+        await self.synced()
         await self.controller.run()
 
     def stop(self) -> None:

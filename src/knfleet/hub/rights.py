@@ -9,6 +9,8 @@ from knfleet.api.cluster.managedcluster import GROUP, LEASE_NAME, REGISTER_GROUP
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER
 from knfleet.hub.registration.rbac import ACCESS_SECRET, READ, rule
+from knfleet.hub.webhook.configuration import CONFIGURATIONS
+from knfleet.hub.webhook.configuration import SECRET as WEBHOOK_SECRET
 from knfleet.operator import rights as knative
 
 HUB_ROLE = "knfleet:hub"
@@ -68,13 +70,22 @@ INSTALLATION = [
     rule("", ["events"], ["create", "patch", "update"]),
     rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
 ]
+WEBHOOKS = [
+    rule(
+        "admissionregistration.k8s.io",
+        ["validatingwebhookconfigurations"],
+        [*READ, "patch"],
+        list(CONFIGURATIONS),
+    ),
+]
+"""The CA of the hub's own webhooks."""
 TOKENS = [rule("", ["secrets"], [*READ, *WRITE])]
 
 
 def hub_rules() -> list[Object]:
     """All that the hub may do everywhere."""
-    own = [REGISTRATION, APPROVAL, DELETION, SETS, PROFILES, INSTALLATION, knative.hub_rules()]
-    return merged([each for rules in own for each in rules])
+    own = [REGISTRATION, APPROVAL, DELETION, SETS, PROFILES, INSTALLATION, WEBHOOKS]
+    return merged([each for rules in (*own, knative.hub_rules()) for each in rules])
 
 
 def merged(rules: list[Object]) -> list[Object]:
@@ -88,8 +99,11 @@ def merged(rules: list[Object]) -> list[Object]:
 
 def hub_roles(namespace: str) -> list[Object]:
     """The hub's roles, bound to its ServiceAccount."""
-    own = rule("apps", ["deployments"], ["get"], [CLUSTER_MANAGER])
-    home: Object = {**role(HUB_ROLE, [*knative.namespace_rules(), own]), "kind": "Role"}
+    own = [
+        rule("apps", ["deployments"], ["get"], [CLUSTER_MANAGER]),
+        rule("", ["secrets"], [*READ, "create", "update", "patch"], [WEBHOOK_SECRET]),
+    ]
+    home: Object = {**role(HUB_ROLE, [*knative.namespace_rules(), *own]), "kind": "Role"}
     home["metadata"] = {"name": HUB_ROLE, "namespace": namespace}
     bindings = [bound("ClusterRole", namespace), bound("Role", namespace)]
     return [role(HUB_ROLE, hub_rules()), role(TOKENS_ROLE, TOKENS), home, *bindings]

@@ -20,8 +20,10 @@ from knfleet.api.operator import (
 from knfleet.hub.admission.hub_account import hub_policies
 from knfleet.hub.admission.policies import policies
 from knfleet.hub.admission.profile_use import PROFILE_USE
+from knfleet.hub.admission.works import work_policies
 from knfleet.hub.registration.rbac import READ, rule, shared_roles
 from knfleet.hub.rights import RBAC_GROUP, hub_roles, role
+from knfleet.hub.webhook.configuration import PORT, webhook_objects
 from knfleet.install.deployments import HEALTH_PORT, HubPlan, network_policy
 
 BOOTSTRAP_RULES = [
@@ -47,13 +49,15 @@ def objects(plan: HubPlan) -> list[Object]:
         *(named("v1", "Namespace", name) for name in dict.fromkeys((namespace, HUB_NAMESPACE))),
         named("v1", "ServiceAccount", CLUSTER_MANAGER, namespace),
         named("v1", "ServiceAccount", BOOTSTRAP_ACCOUNT, namespace),
-        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT]),
+        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT, PORT]),
         *hub_roles(namespace),
         *shared_roles(),
         role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
         bootstrap_binding(namespace),
         *policies(plan.agent_labels),
         *hub_policies(namespace),
+        *work_policies(),
+        *webhook_objects(namespace),
         {
             **named(BINDINGS.api_version, BINDINGS.kind, GLOBAL_SET, namespace),
             "spec": {"clusterSet": GLOBAL_SET},

@@ -21,6 +21,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
+from knfleet.apply.manifest_parts import part
 from knfleet.hub.context import Parts, look_at, patch_cluster, plain
 from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Registration
 from knfleet.hub.registration.deletion import Deletion
@@ -30,7 +31,8 @@ from knfleet.kube.errors import ApiError, Conflict
 from knfleet.runtime.controller import Again
 
 CONFLICT_SECONDS = 0.05
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 30.0
+"""When to look again whether a denied cluster has works left; they are watched besides."""
 
 
 class Clusters:
@@ -48,6 +50,16 @@ class Clusters:
     def by_namespace(self, change: Change) -> Iterable[Request]:
         """Something in a cluster's namespace changed."""
         yield look_at(change.key.namespace)
+
+    def by_work(self, change: Change) -> Iterable[Request]:
+        """A work changed: its cluster may wait for it to be gone."""
+        cluster = self.parts.views.clusters.get(Key("", change.key.namespace))
+        if cluster is None:
+            return
+        is_leaving = bool(cluster["metadata"].get("deletionTimestamp"))
+        is_denied = not part(cluster, "spec").get("hubAcceptsClient")
+        if is_leaving or (is_denied and change.new is None):
+            yield look_at(change.key.namespace)
 
     def by_set(self, change: Change) -> Iterable[Request]:
         """A set changed: it may want namespaces on its clusters."""
@@ -81,7 +93,9 @@ class Clusters:
         beat = self.parts.heartbeats.observe(cluster, lease, self.parts.now())
         if cluster.metadata.deleting:
             cluster = await self.report(cluster, beat, None)
-            return await self.deletion.step(cluster)
+            again = await self.deletion.step(cluster)
+            waits = again.after_seconds is not None
+            return again.within(self.next_look(cluster, beat)) if waits else again
         cluster = await self.settle(cluster)
         error: ApiError | None = None
         settled = True

@@ -95,7 +95,7 @@ class Renewal(Struct, frozen=True):
 
 def renewal(kept: Certificates | None, names: Sequence[str], now: datetime) -> Renewal:
     """The certificates that the server should have now; the same ones while nothing is due."""
-    if kept is None or is_over(kept.authorities[0], now):
+    if kept is None or is_invalid(kept.authorities[0], now):
         made = fresh(names, now)
         return Renewal(made, next_look(made, now))
     made = kept
@@ -110,7 +110,7 @@ def renewal(kept: Certificates | None, names: Sequence[str], now: datetime) -> R
         or served_names(made.serving) != sorted(names)
     )
     may_sign = now >= trusted_at(newest) or len(made.authorities) == 1
-    if is_old and (may_sign or is_over(made.serving, now)):
+    if is_old and (may_sign or is_invalid(made.serving, now)):
         made = signed(made, names, now)
     made = without_useless(made, now)
     return Renewal(made, next_look(made, now))
@@ -181,7 +181,7 @@ def without_useless(kept: Certificates, now: datetime) -> Certificates:
     """The same without CAs that have expired, and those that neither sign nor are signed by."""
     newest, *others = kept.authorities
     leaf = kept.serving
-    used = [each for each in others if has_signed(each, leaf) and not is_over(each, now)]
+    used = [each for each in others if has_signed(each, leaf) and not is_invalid(each, now)]
     bundle = b"".join(map(pem, [newest, *used]))
     return Certificates(bundle, kept.ca_key, kept.certificate, kept.key)
 
@@ -210,9 +210,9 @@ def is_due(certificate: x509.Certificate, now: datetime) -> bool:
     return now >= due_at(certificate)
 
 
-def is_over(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a certificate cannot be used any more."""
-    return now >= certificate.not_valid_after_utc
+def is_invalid(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether a certificate has expired; or is of the future, made by a clock that was wrong."""
+    return not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def has_signed(ca: x509.Certificate, leaf: x509.Certificate) -> bool:

@@ -6,7 +6,7 @@ Pure. The CA is not part of it: the hub puts that into the configurations while 
 from knfleet.api.core import SERVICES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER
-from knfleet.api.work import WORKS
+from knfleet.api.work.manifestwork import WORKS
 
 SERVICE = "cluster-manager-webhook"
 PORT = 9443

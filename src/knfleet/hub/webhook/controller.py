@@ -4,6 +4,7 @@ The leader writes; every replica serves what the Secret holds. A configuration o
 as ours when its webhook is our Service, so that others need only be watched to be supplied.
 """
 
+import asyncio
 import base64
 from collections.abc import Iterable, Sequence
 
@@ -36,10 +37,12 @@ class Target(Struct, frozen=True):
 class WebhookCertificates:
     """Reconciles the Secret, and every object whose webhook is our Service."""
 
-    def __init__(self, client: Client, namespace: str, now: Now) -> None:
+    def __init__(
+        self, client: Client, namespace: str, now: Now, *, names: Sequence[str] = ()
+    ) -> None:
         self.client = client
         self.key = Key(namespace, SECRET)
-        self.names = service_names(SERVICE, namespace)
+        self.names = (*service_names(SERVICE, namespace), *names)
         self.now = now
         self.secrets = Informer(
             client,
@@ -64,23 +67,32 @@ class WebhookCertificates:
         """Everything that is watched."""
         return [self.secrets, *self.called]
 
+    async def synced(self) -> None:
+        """Return when everything is known."""
+        await asyncio.gather(*(each.synced.wait() for each in self.informers))
+
+    @property
+    def request(self) -> Request:
+        """The request to look at everything."""
+        return Request(HUB, self.key)
+
     def by_change(self, _change: Change) -> Iterable[Request]:
         """The Secret or a configuration changed."""
-        yield Request(HUB, self.key)
+        yield self.request
 
     async def reconcile(self, _request: Request) -> Again:
         """Make the certificates right, then the configurations."""
         found = self.secrets.get(self.key)
         kept = Certificates.of(found)
         wanted = renewal(kept, self.names, self.now())
-        if wanted.certificates != kept:
-            try:
+        try:
+            if wanted.certificates != kept:
                 await self.write(found, wanted.certificates)
-            except Conflict:
-                return Again.after(CONFLICT_SECONDS)
-        for informer in self.called:
-            for manifest in informer.items():
-                await self.inject(informer.resource, manifest, wanted.certificates.bundle)
+            for informer in self.called:
+                for manifest in informer.items():
+                    await self.inject(informer.resource, manifest, wanted.certificates.bundle)
+        except Conflict:
+            return Again.after(CONFLICT_SECONDS)
         return Again.after((wanted.look_at - self.now()).total_seconds())
 
     async def write(self, found: Object | None, made: Certificates) -> None:
@@ -105,7 +117,7 @@ class WebhookCertificates:
             return
         version = manifest["metadata"]["resourceVersion"]
         patch: list[Object] = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
             *({"op": "add", "path": f"{path}/caBundle", "value": wanted} for path in paths),
         ]
         try:
