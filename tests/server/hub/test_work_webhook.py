@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import io
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import aiohttp
 import pytest
@@ -187,8 +189,10 @@ async def test_replicas_share_certificates_that_are_kept_and_injected(
 async def is_current(fleet: Client, running: Fleet) -> bool:
     """Whether a hub serves what is kept, and API servers trust it."""
     assert running.webhook is not None
-    kept = (await certificates(fleet)).certificate
-    return running.webhook.certificate == kept and await is_injected(fleet)
+    kept = await certificates(fleet)
+    is_valid = kept.serving.not_valid_before_utc <= datetime.now(UTC)
+    is_served = running.webhook.certificate == kept.certificate
+    return is_valid and is_served and await is_injected(fleet)
 
 
 async def is_new(fleet: Client, old: bytes) -> bool:
@@ -218,8 +222,9 @@ async def test_requests_that_no_api_server_makes_are_refused(
         async with aiohttp.ClientSession(base) as session:
 
             async def status(method: str, path: str, body: bytes = b"") -> int:
+                sent = io.BytesIO(body)
                 async with session.request(
-                    method, path, data=body, ssl=trusting, server_hostname=name
+                    method, path, data=sent, ssl=trusting, server_hostname=name
                 ) as answer:
                     return answer.status
 
