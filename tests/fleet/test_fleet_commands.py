@@ -24,6 +24,7 @@ from tests.support.fleet_checks import (
     check_hub,
     check_lost,
     check_sets,
+    check_webhook,
     check_works,
     is_bare,
     is_clean,
@@ -45,6 +46,7 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
 
     async with Client(hub.connection) as client, Client(spoke.connection) as spoke_client:
         await check_hub(client)
+        await check_webhook(client)
         _, *join = shlex.split(command.replace("<cluster_name>", "cluster1"))
         said = await done(spoke.kubeconfig, *join, "--image", IMAGE)
         assert "knfleet accept --clusters cluster1" in said

@@ -20,6 +20,7 @@ from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_parts import items
 from knfleet.dev.cluster_contents import Thing, contents
 from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import BadRequest
 from testbed.waiting import until
 from tests.support import works
 from tests.support.commands import done, refused, type_in
@@ -56,6 +57,20 @@ async def check_hub(client: Client) -> None:
     assert status["generations"][0] in [
         {**each, "lastGeneration": 1} for each in status["relatedResources"]
     ]
+
+
+async def check_webhook(client: Client) -> None:
+    """The API server asks the hub's pod about works, by its Service and with its CA."""
+    oversize = works.work("large", *works.large(10, 51_300))
+
+    async def is_refused() -> bool:
+        try:
+            await client.create(WORKS, oversize, "default", dry_run=True)
+        except BadRequest as error:
+            return "exceeds the 512000 limit" in error.message
+        return False
+
+    await until(is_refused, "a work that is too large is refused")
 
 
 async def check_agent(spoke: Client) -> None:
