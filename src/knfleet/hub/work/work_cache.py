@@ -27,7 +27,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 def identity(manifest: Any) -> Object:
     """Kind, namespace and name of a manifest, which may be anything."""
-    found = cast("Object", manifest) if isinstance(manifest, dict) else {}
+    found = cast("dict[str, Any]", manifest) if isinstance(manifest, dict) else {}
     meta = part(found, "metadata")
     named = {name: meta[name] for name in ("name", "namespace") if meta.get(name)}
     return {
