@@ -22,12 +22,12 @@ from knfleet.api.knative.resources import SERVINGS, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.apply.desired import defined_kinds, kind_of
-from knfleet.apply.observe.readiness import State, health
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.apply.observe.readiness import ReadinessState, health
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import NotFound, ServerError
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.render.pipeline import Facts, render
+from knfleet.render.pipeline import RenderFacts, render
 from testbed.clusters import Lent, Pool
 
 SPACE = "knative-serving"
@@ -70,7 +70,7 @@ async def load(releases: Path, folder: Path, spec: Object, client: Client) -> Lo
     }
     serving = decode(manifest, KnativeServing)
     bundle = await Releases(releases, cache=ParsedCache(folder)).load(serving)
-    objects = render(bundle.objects(), serving, Facts(version=bundle.version)).objects
+    objects = render(bundle.objects(), serving, RenderFacts(version=bundle.version)).objects
     kinds = defined_kinds(objects)
     for each in sorted({kind_of(manifest) for manifest in objects} - kinds.keys()):
         kinds[each] = await client.discovery.resource(*each)
@@ -92,7 +92,7 @@ async def install(spokes: Sequence[Lent], what: Load) -> Reached:
 
 async def install_one(spoke: Lent, what: Load, began: float) -> Reached:
     """Install on one spoke."""
-    async with Client(spoke.connection, Options(manager="floor")) as client:
+    async with Client(spoke.connection, ClientOptions(manager="floor")) as client:
         first = [each for each in what.objects if each["kind"] == "Namespace"]
         rest = [each for each in what.objects if each["kind"] != "Namespace"]
         await asyncio.gather(*(send(client, what.resource(each), each) for each in first))
@@ -123,7 +123,9 @@ async def reach(client: Client, resource: Resource, wanted: frozenset[Key], bega
             if event.type == "BOOKMARK":
                 continue
             key = Key.of(event.object)
-            is_ready = event.type != "DELETED" and health(event.object).state == State.READY
+            is_ready = (
+                event.type != "DELETED" and health(event.object).state == ReadinessState.READY
+            )
             (ready.add if is_ready else ready.discard)(key)
             if wanted <= ready:
                 return time.monotonic() - began

@@ -11,13 +11,13 @@ import uvloop
 from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.kube.auth.kubeconfig import load
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 
 
 async def work(rounds: int) -> Figures:
     """Apply, list and watch, a few times."""
     figures = Figures()
-    async with Client(load(), Options(concurrency=CONCURRENCY, reserve=0)) as client:
+    async with Client(load(), ClientOptions(concurrency=CONCURRENCY, reserve=0)) as client:
         head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await client.apply(NAMESPACES, head)
         for number in range(rounds + 1):

@@ -13,7 +13,7 @@ from bench.requests import READS, WRITES, by_verb, requests
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import NotFound
 from testbed.operators import Hub
 from testbed.waiting import until
@@ -117,7 +117,7 @@ async def drift(stage: Stage, quiet: Test) -> Figures:
 @asynccontextmanager
 async def meddler(hub: Hub) -> AsyncGenerator[Client]:
     """Somebody else's client."""
-    async with Client(hub.lent.connection, Options(manager="meddler")) as client:
+    async with Client(hub.lent.connection, ClientOptions(manager="meddler")) as client:
         yield client
 
 

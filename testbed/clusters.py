@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from knfleet.dev import processes
 from knfleet.dev.binaries import locate
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import Folder
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevFolder
+from knfleet.dev.errors import DevError
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from testbed.reset import remember, reset
 
@@ -26,7 +26,7 @@ def kubectl() -> str:
     return str(tools["kubectl"].path)
 
 
-FEW_AT_ONCE = Options(concurrency=6)
+FEW_AT_ONCE = ClientOptions(concurrency=6)
 """Sixty small lists are not worth sixty connections."""
 
 
@@ -36,7 +36,7 @@ class Lent(Struct, frozen=True):
     name: str
     connection: Connection
     kubeconfig: Path
-    folder: Folder
+    folder: DevFolder
 
     @property
     def pods_folder(self) -> Path:
@@ -52,8 +52,8 @@ class Pool:
     """The control planes of one test worker."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = Folder(root)
-        self.ground = Ground(self.folder)
+        self.folder = DevFolder(root)
+        self.ground = DevClusters(self.folder)
         self.janitor = subprocess.Popen(
             [sys.executable, "-m", "knfleet.dev.cleanup", str(root)], stdin=subprocess.PIPE
         )
@@ -87,7 +87,7 @@ class Pool:
         try:
             async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
                 await reset(client, self.folder, name)
-        except GroundError:
+        except DevError:
             await self.renew(name)
 
     async def renew(self, name: str) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from knfleet.dev.binaries import locate
 from knfleet.dev.binaries.build import Counter, modules, run
-from knfleet.dev.folder import locked
-from knfleet.dev.progress import Progress
+from knfleet.dev.dev_folder import locked
+from knfleet.dev.progress_reporter import ProgressReporter
 
 WAIT_SECONDS = 1800
 
 
-async def built(place: str, package: str, name: str, progress: Progress) -> Path:
+async def built(place: str, package: str, name: str, progress: ProgressReporter) -> Path:
     """The program of a package, from the modules in `ground/<place>`, built unless it is kept."""
     go, source = shutil.which("go"), modules() / place
     assert go is not None
@@ -31,9 +31,11 @@ def sums(source: Path) -> str:
     return hashlib.sha256((source / "go.sum").read_bytes()).hexdigest()
 
 
-async def build(go: str, source: Path, binary: Path, package: str, progress: Progress) -> None:
+async def build(
+    go: str, source: Path, binary: Path, package: str, progress: ProgressReporter
+) -> None:
     """Build the program; it appears only when it is complete."""
-    progress.say(f"building {binary.name} with {go}: about 2 minutes, once")
+    progress.report(f"building {binary.name} with {go}: about 2 minutes, once")
     draft = binary.with_name(f".{binary.name}.draft")
     nice = [found] if (found := shutil.which("nice")) else []
     command = [*nice, go, "build", "-v", "-trimpath", "-ldflags", "-s -w"]

@@ -15,9 +15,9 @@ from knfleet.api.core import CRDS, EVENTS, NAMESPACES
 from knfleet.api.crds.generator import definitions
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import ports
-from knfleet.dev.cluster_contents import Thing, contents
+from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lent, kubectl
@@ -117,7 +117,7 @@ class Hub:
     def __init__(self, lent: Lent, client: Client) -> None:
         self.lent = lent
         self.client = client
-        self.before: set[Thing] = set()
+        self.before: set[ContentsEntry] = set()
 
     async def prepare(self) -> None:
         """Install our CRDs and the namespaces, and remember what there is."""

@@ -4,7 +4,7 @@
 class Printed:
     """Progress as lines of text."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """One thing happened."""
         print(text, flush=True)
 

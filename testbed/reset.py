@@ -17,9 +17,9 @@ import msgspec
 from knfleet.api.core import CRDS, EVENTS, LEASES, NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import control_plane
-from knfleet.dev.cluster_contents import Thing
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import Folder, write_private
+from knfleet.dev.cluster_contents import ContentsEntry
+from knfleet.dev.dev_folder import DevFolder, write_private
+from knfleet.dev.errors import DevError
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
@@ -54,7 +54,7 @@ UNSEEN = frozenset({EVENTS.plural, "ranges", "masterleases", "peerserverleases"}
 """What is no object, or does not matter."""
 
 
-async def stored(folder: Folder, cluster: str) -> frozenset[str]:
+async def stored(folder: DevFolder, cluster: str) -> frozenset[str]:
     """The keys of all objects of a cluster, as etcd has them."""
     state = folder.read().cluster(cluster)
     assert state is not None, f"there is no cluster {cluster}"
@@ -86,7 +86,7 @@ class Kinds:
             self.by_group.setdefault((each.group, each.plural), each)
             self.by_plural.setdefault(each.plural, each)
 
-    def thing(self, key: str) -> Thing | None:
+    def thing(self, key: str) -> ContentsEntry | None:
         """The object of a key; none if it belongs to a kind that is not served any more."""
         first, *rest = key.split("/")
         if "." in first:
@@ -96,23 +96,25 @@ class Kinds:
             return as_thing(self.by_plural[alias], rest[1:])
         resource = self.by_plural.get(STORED_AS.get(first, first))
         if resource is None:
-            raise GroundError(f"etcd has {key}, which is of no kind that is served")
+            raise DevError(f"etcd has {key}, which is of no kind that is served")
         return as_thing(resource, rest)
 
 
-def as_thing(resource: Resource, path: list[str]) -> Thing:
+def as_thing(resource: Resource, path: list[str]) -> ContentsEntry:
     """The object at the rest of a key."""
-    return Thing(resource, Key(path[0], path[1]) if resource.namespaced else Key("", path[0]))
+    return ContentsEntry(
+        resource, Key(path[0], path[1]) if resource.namespaced else Key("", path[0])
+    )
 
 
-async def remember(folder: Folder, cluster: str) -> None:
+async def remember(folder: DevFolder, cluster: str) -> None:
     """Write down what a new cluster holds."""
     path = folder.cluster(cluster) / "baseline.json"
     if not path.exists():
         write_private(path, msgspec.json.encode(sorted(await stored(folder, cluster))))
 
 
-async def reset(client: Client, folder: Folder, cluster: str) -> None:
+async def reset(client: Client, folder: DevFolder, cluster: str) -> None:
     """Remove everything that a cluster did not hold when it was new."""
     path = folder.cluster(cluster) / "baseline.json"
     baseline = frozenset(msgspec.json.decode(path.read_bytes(), type=list[str]))
@@ -121,7 +123,7 @@ async def reset(client: Client, folder: Folder, cluster: str) -> None:
     while remaining := await leftovers(client, await stored(folder, cluster), baseline):
         if time.monotonic() > deadline:
             names = ", ".join(f"{each.resource} {each.key}" for each in list(remaining)[:5])
-            raise GroundError(f"{cluster} does not become empty: {names} and others stay")
+            raise DevError(f"{cluster} does not become empty: {names} and others stay")
         if not converted:
             await stop_conversion(client, [each for each in remaining if each.resource == CRDS])
             converted = True
@@ -131,21 +133,21 @@ async def reset(client: Client, folder: Folder, cluster: str) -> None:
 
 async def leftovers(
     client: Client, keys: frozenset[str], baseline: frozenset[str]
-) -> dict[Thing, Object]:
+) -> dict[ContentsEntry, Object]:
     """What must go, as metadata."""
     new = keys - baseline
     if not new:
         return {}
     kinds = Kinds(each.resource for each in await client.discovery.resources())
 
-    def stays(thing: Thing) -> bool:
+    def stays(thing: ContentsEntry) -> bool:
         home = thing.key.namespace
         if (thing.resource.plural, thing.key.name) in SELF_MADE:
             return f"{NAMESPACES.plural}/{home}" in keys
         return thing.resource == LEASES and home in SYSTEM_NAMESPACES
 
     wanted = {thing for key in new if (thing := kinds.thing(key)) and not stays(thing)}
-    found: dict[Thing, Object] = {}
+    found: dict[ContentsEntry, Object] = {}
     for part in await asyncio.gather(
         *(listed(client, resource) for resource in {each.resource for each in wanted})
     ):
@@ -157,15 +159,15 @@ async def leftovers(
     }
 
 
-async def listed(client: Client, resource: Resource) -> dict[Thing, Object]:
+async def listed(client: Client, resource: Resource) -> dict[ContentsEntry, Object]:
     """All objects of a kind, as metadata."""
     with contextlib.suppress(NotFound):  # its CRD was deleted meanwhile
         listing = await client.list(resource, metadata_only=True)
-        return {Thing(resource, Key.of(item)): item for item in listing.items}
+        return {ContentsEntry(resource, Key.of(item)): item for item in listing.items}
     return {}
 
 
-async def remove(client: Client, remaining: Mapping[Thing, Object]) -> None:
+async def remove(client: Client, remaining: Mapping[ContentsEntry, Object]) -> None:
     """Ask for the deletion of what can go now."""
     gates = {each: item for each, item in remaining.items() if each.resource.plural in GATES}
     inner = {
@@ -183,11 +185,11 @@ async def remove(client: Client, remaining: Mapping[Thing, Object]) -> None:
         )
 
 
-async def stop_conversion(client: Client, crds: list[Thing]) -> None:
+async def stop_conversion(client: Client, crds: list[ContentsEntry]) -> None:
     """Take conversion webhooks away: without an answer from them nothing can be deleted."""
     patch: Object = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
 
-    async def stop(crd: Thing) -> None:
+    async def stop(crd: ContentsEntry) -> None:
         with contextlib.suppress(KubeError):
             await client.patch(CRDS, crd.key, patch)
 
@@ -216,10 +218,10 @@ async def end_space(client: Client, key: Key) -> None:
             await client.delete(NAMESPACES, key)
 
 
-async def delete_all(client: Client, things: dict[Thing, Object]) -> None:
+async def delete_all(client: Client, things: dict[ContentsEntry, Object]) -> None:
     """Ask for the deletion of all, and take away what would hold it up."""
 
-    async def delete(thing: Thing, item: Object) -> None:
+    async def delete(thing: ContentsEntry, item: Object) -> None:
         with contextlib.suppress(KubeError):
             if item["metadata"].get("finalizers") and thing.resource != CRDS:
                 patch: Object = {"metadata": {"finalizers": None}}

@@ -18,10 +18,10 @@ from knfleet.api.core import LEASES, NAMESPACES, SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items, part
-from knfleet.dev.folder import write_private
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.apply.manifest_fields import items, part
+from knfleet.dev.dev_folder import write_private
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.runtime.shards.rules import MEMBER, View, view_of
 from testbed.clusters import Lent
 from testbed.fakes.farm import Farm, Place, a_farm
@@ -116,7 +116,7 @@ class Stage:
         """How many spokes there are."""
         return len(self.farm.places)
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """A custom resource changed."""
         self.look_at(change.key.name, change.new)
         self.changed.set()
@@ -345,7 +345,7 @@ async def a_stage(
     """A hub and so many spokes with profiles; no operator is started yet."""
     # The hub is asked for much at once here; slots must not be what is measured.
     async with (
-        Client(lent.connection, Options(concurrency=64)) as client,
+        Client(lent.connection, ClientOptions(concurrency=64)) as client,
         a_farm(folder / "farm", spokes) as farm,
     ):
         hub = Hub(lent, client)

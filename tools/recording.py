@@ -20,8 +20,8 @@ from playwright.sync_api import ViewportSize, sync_playwright
 
 from knfleet.dev import ports
 from knfleet.dev.binaries import locate
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevFolder
 from tools.terminal import Said, picture, run
 
 CLUSTERS = ("amsterdam", "lima")
@@ -79,9 +79,9 @@ def desk() -> Generator[tuple[Path, dict[str, str]]]:
         for command in ("knfleet bundle pull -q", "knfleet dev up -q --spokes 2"):
             subprocess.run(command.split(), cwd=folder, env=environment, check=True)
         (state,) = (folder / "data").rglob("state.json")
-        ground = Ground(Folder(state.parent))
+        ground = DevClusters(DevFolder(state.parent))
         try:
-            environment["KUBECONFIG"] = str(Folder(state.parent).kubeconfig)
+            environment["KUBECONFIG"] = str(DevFolder(state.parent).kubeconfig)
             yield folder, environment
         finally:
             ground.down()

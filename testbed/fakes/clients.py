@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from knfleet.api.meta import ClusterName, Resource
 from knfleet.kube.auth.credentials import Credential, CredentialSource, StaticCredential
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
 
 SECRET = "sesame-open"
-QUICK = Options(deadline_seconds=10, backoff_seconds=0.01, backoff_limit_seconds=0.05)
+QUICK = ClientOptions(deadline_seconds=10, backoff_seconds=0.01, backoff_limit_seconds=0.05)
 
 
 class Tokens:
@@ -66,7 +66,7 @@ class Certificates(Struct):
 async def client_for(
     endpoint: Endpoint | str,
     *,
-    options: Options = QUICK,
+    options: ClientOptions = QUICK,
     credentials: CredentialSource | None = None,
 ) -> AsyncGenerator[Client, None]:
     """A client that is closed in the end."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import HUB, Key, Object
-from knfleet.clusters.connection_state import Phase, SpokeState
-from knfleet.clusters.pool import Policy, Spokes
+from knfleet.clusters.connection_state import ClusterState, Phase
+from knfleet.clusters.pool import ClusterPool, PoolPolicy
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.clusters.timing import Timing
+from knfleet.clusters.timing import ClusterTiming
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
@@ -32,7 +32,7 @@ from testbed.waiting import until
 TOKEN = "sesame-open"
 V1 = "client.authentication.k8s.io/v1"
 HEALTHY = {"type": "ControlPlaneHealthy", "status": "True", "reason": "Fine", "message": ""}
-QUICK = Timing(
+QUICK = ClusterTiming(
     probe=0.2,
     soonest=0.02,
     answer=0.5,
@@ -167,8 +167,8 @@ class Fleet:
 
     @asynccontextmanager
     async def running(
-        self, policy: Policy | None = None, *, enabled: bool = True
-    ) -> AsyncGenerator[Spokes, None]:
+        self, policy: PoolPolicy | None = None, *, enabled: bool = True
+    ) -> AsyncGenerator[ClusterPool, None]:
         """The code under test, as part of a process."""
         manager = Manager(grace_seconds=5)
         endpoint = Endpoint(self.servers.url("hub"), ca=self.authority.pem)
@@ -177,8 +177,8 @@ class Fleet:
             file = ProviderFile(self.file, look_seconds=0.05) if enabled else None
             if file is not None:
                 file.load()
-            spokes = Spokes(
-                client, file, lifetime=manager.lifetime, policy=policy or Policy(timing=QUICK)
+            spokes = ClusterPool(
+                client, file, lifetime=manager.lifetime, policy=policy or PoolPolicy(timing=QUICK)
             )
             spokes.on_change(self.told.append)
             spokes.join(manager)
@@ -190,14 +190,16 @@ class Fleet:
                 await running
 
 
-def state_of(spokes: Spokes, name: str) -> SpokeState:
+def state_of(spokes: ClusterPool, name: str) -> ClusterState:
     """The state of a spoke in use."""
     state = spokes.state(key(name))
     assert state is not None
     return state
 
 
-async def until_phase(spokes: Spokes, name: str, phase: Phase, reason: str = "") -> SpokeState:
+async def until_phase(
+    spokes: ClusterPool, name: str, phase: Phase, reason: str = ""
+) -> ClusterState:
     """Wait until a spoke stands like that."""
 
     def there() -> bool:

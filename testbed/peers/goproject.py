@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.binaries.build import modules
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.yaml import load_all
-from knfleet.release.source.sources import MODULE_FOLDER, GoModule
+from knfleet.release.source.sources import MODULE_FOLDER, GoModuleSource
 from testbed.go_build import built, sums
 
 PACKAGE = "knative.dev/operator/cmd/operator"
@@ -35,8 +35,10 @@ def modules_digest() -> str:
     return sums(modules() / "peers")[:32]
 
 
-async def go_project(progress: Progress) -> GoProject:
+async def go_project(progress: ProgressReporter) -> GoProject:
     """The Knative Operator, built unless it is in the cache."""
     binary = await built("peers", PACKAGE, "operator", progress)
     content = hashlib.sha256(binary.read_bytes()).hexdigest()
-    return GoProject(binary, await GoModule().fetch(), f"{content}-{sums(modules() / 'peers')}")
+    return GoProject(
+        binary, await GoModuleSource().fetch(), f"{content}-{sums(modules() / 'peers')}"
+    )

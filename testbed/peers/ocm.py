@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from knfleet.dev import ports
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress_reporter import ProgressReporter
 from testbed.clusters import Lent
 from testbed.go_build import built
 from testbed.peers.leash import GRACE_SECONDS
@@ -28,7 +28,7 @@ class OcmAgents(Struct, frozen=True):
     work: Path
 
 
-async def ocm_agents(progress: Progress) -> OcmAgents:
+async def ocm_agents(progress: ProgressReporter) -> OcmAgents:
     """The agents, built unless they are in the cache."""
     built_as = {
         name: await built("ocm", f"{PACKAGES}/{name}", name, progress)

@@ -16,7 +16,7 @@ from knfleet.dev import processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.control_plane import API_SERVER, process_name
 from knfleet.dev.dev_clusters import ProcessEnded
-from knfleet.dev.progress import Silence
+from knfleet.dev.progress_reporter import SilentProgress
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
 from testbed.waiting import until
@@ -96,7 +96,7 @@ def held(stage: Stage, cluster: str, user: str = "") -> Generator[None]:
         stage.evidence.held[index] = Held(cluster, Span(begun.span.begin, time.time()), user)
 
 
-def signal_server(stage: Stage, cluster: str, blow: signal.Signals) -> processes.Recorded:
+def signal_server(stage: Stage, cluster: str, blow: signal.Signals) -> processes.RecordedProcess:
     """Send a signal to an API server that this run has started."""
     known = processes.recorded(stage.pool.folder)[process_name(cluster, API_SERVER)]
     os.kill(known.pid, blow)
@@ -131,7 +131,7 @@ async def start_server(stage: Stage, cluster: str) -> None:
     ground = stage.pool.ground
     state = ground.folder.read().cluster(cluster)
     assert state is not None
-    tools = await locate.ensure(Silence())
+    tools = await locate.ensure(SilentProgress())
     try:
         await ground.bring_up_one(state, tools)
     except ProcessEnded:

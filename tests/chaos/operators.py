@@ -14,7 +14,7 @@ import psutil
 
 from knfleet.dev import ports, processes
 from knfleet.dev.dev_clusters import OPERATOR
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.fakes.ways import Way
 
 SYSTEM_NAMESPACE = "knative-operator"
@@ -25,14 +25,14 @@ AGAIN_SECONDS = 1.0
 class Replica:
     """`knfleet operator`, started again whenever it ends, unless it is to stay down."""
 
-    def __init__(self, name: str, folder: Folder, way: Way, command: list[str]) -> None:
+    def __init__(self, name: str, folder: DevFolder, way: Way, command: list[str]) -> None:
         self.name = name
         self.folder = folder
         self.way = way
         self.command = command
         self.may_run = asyncio.Event()
         self.may_run.set()
-        self.recorded: processes.Recorded | None = None
+        self.recorded: processes.RecordedProcess | None = None
 
     @property
     def log(self) -> Path:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from knfleet.release.source.sources import GoModule
+from knfleet.release.source.sources import GoModuleSource
 from tests.chaos import converging, hands, report, scene
 from tests.chaos.centre import strike
 from tests.chaos.evidence import Span
@@ -150,7 +150,7 @@ class Run:
 
 async def chaos(seed: int, minutes: float, spokes: int, out: Path) -> Report:
     """Run once; the report, which is written as well."""
-    releases = await GoModule().fetch()
+    releases = await GoModuleSource().fetch()
     with tempfile.TemporaryDirectory(prefix="knfleet-chaos-") as root:
         async with stage(Path(root), releases, spokes=spokes) as made:
             run = Run(made, seed, minutes)

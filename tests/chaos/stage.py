@@ -17,9 +17,9 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.dev.control_plane import audit_log
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 from knfleet.dev.manual_profiles import FLEET, PROVIDER, manifest, profile_status
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.clusters import Lent, Pool
 from testbed.fakes.ways import Way
 from testbed.operators import Hub
@@ -34,7 +34,7 @@ ACCOUNTS = "chaos"
 REPLICAS = ("operator-a", "operator-b")
 GROUP = f"system:serviceaccounts:{ACCOUNTS}"
 TOKEN_SECONDS = 4 * 3600
-BY_HAND = Options(manager="by-hand")
+BY_HAND = ClientOptions(manager="by-hand")
 
 
 class Spoke:

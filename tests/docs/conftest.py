@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.clusters import kubectl
 from tests.docs.pages import ROOT
 from tests.support.commands import IMAGE
@@ -54,7 +54,7 @@ def clusters(desk: Path, variables: dict[str, str]) -> dict[str, str]:
             timeout=UP_SECONDS,
             check=True,
         )
-    return variables | {"KUBECONFIG": str(Folder(desk / CLUSTERS).kubeconfig)}
+    return variables | {"KUBECONFIG": str(DevFolder(desk / CLUSTERS).kubeconfig)}
 
 
 @pytest.fixture

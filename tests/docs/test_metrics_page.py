@@ -11,12 +11,12 @@ from msgspec import Struct
 from prometheus_client.metrics import MetricWrapperBase
 
 from knfleet.api.meta import Key, Object
-from knfleet.clusters.cluster_metrics import SpokeMetrics
-from knfleet.clusters.connection_state import Phase, SpokeState
-from knfleet.clusters.pool import Spokes
+from knfleet.clusters.cluster_metrics import ClusterMetrics
+from knfleet.clusters.connection_state import ClusterState, Phase
+from knfleet.clusters.pool import ClusterPool
 from knfleet.kube import yaml
 from knfleet.operator.controller import count_conditions
-from knfleet.operator.resource_metrics import Gauges
+from knfleet.operator.resource_metrics import ResourceMetrics
 from knfleet.runtime.metrics import Metrics
 from tests.docs.pages import DOCS, ROOT
 
@@ -35,7 +35,7 @@ RESOURCE: Object = {
         ]
     },
 }
-STATE = SpokeState(profile=Key("p", "c"), phase=Phase.UP, since=MOMENT, last_contact=MOMENT)
+STATE = ClusterState(profile=Key("p", "c"), phase=Phase.UP, since=MOMENT, last_contact=MOMENT)
 ADDED = {"job", "instance", "le"}
 """Labels that Prometheus adds, or histograms have."""
 
@@ -51,9 +51,9 @@ def exported() -> dict[str, Told]:
     """Every metric that a process of ours has, as Prometheus names it."""
     metrics = Metrics()
     count_conditions(metrics, [])
-    SpokeMetrics(metrics, cast("Spokes", None))
-    gauges = Gauges(lambda: [RESOURCE], lambda: [STATE], lambda: MOMENT)
-    gauges.look()
+    ClusterMetrics(metrics, cast("ClusterPool", None))
+    gauges = ResourceMetrics(lambda: [RESOURCE], lambda: [STATE], lambda: MOMENT)
+    gauges.snapshot()
     found = {each.name: Told(each.type, tuple(each.samples[0].labels)) for each in gauges.collect()}
     collectors = cast("list[object]", [*vars(metrics.registry)["_collector_to_names"]])
     for collector in collectors:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.knative.resources import SERVINGS
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_folder import DevFolder
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
@@ -54,7 +54,7 @@ async def test_the_page_about_the_knative_operator_can_be_followed(reader: Reade
     kubeconfig = Path(reader.environment["KUBECONFIG"])
     connection = load([kubeconfig], "hub")
     async with Client(connection) as client:
-        hub = Hub(Lent("hub", connection, kubeconfig, Folder(kubeconfig.parent)), client)
+        hub = Hub(Lent("hub", connection, kubeconfig, DevFolder(kubeconfig.parent)), client)
         await prepare(client, SAMPLE, project.definitions())
         options = ["--kubeconfig", str(kubeconfig)]
         with silenced():

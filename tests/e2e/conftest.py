@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.dev.dev_clusters import Ground
+from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.manual_profiles import provider_file, register
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client
@@ -29,7 +29,7 @@ async def site(lend: Lend, bundle_root: Path, tmp_path: Path) -> AsyncIterator[S
             await leave(site)
         return
     first, second = await lend(2)
-    ground = Ground(first.folder)
+    ground = DevClusters(first.folder)
     operator = Operator(first.kubeconfig, bundle_root, tmp_path / "operator.log")
     async with Client(first.connection) as hub, Client(second.connection) as spoke:
         await Hub(first, hub).prepare()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from knfleet.agent.registration.credential_store import secret_of
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.identity import Held
+from knfleet.agent.registration.identity import HubCredentials
 from knfleet.agent.status.managed_namespaces import hub_label
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.clusterset import CLUSTER_SETS
@@ -47,7 +47,7 @@ async def test_a_certificate_is_renewed_before_it_ends(scene: Scene):
     """Seen with one that lasts for seconds: the hub hears of the cluster all the time."""
     await scene.joined()
     await scene.hub.patch(CLUSTERS, C1, QUICKLY)
-    held = Held.of(await hub_secret(scene.spoke))
+    held = HubCredentials.of(await hub_secret(scene.spoke))
     short = replace(held, certificate=lasting(scene.hub_lent, held, SHORT))
     ends = datetime.now(UTC) + SHORT
     secret = secret_of(short, Key(AGENT_NAMESPACE, HUB_SECRET))

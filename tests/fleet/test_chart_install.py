@@ -15,7 +15,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.install.operator_manifests import everything
-from knfleet.install.operator_options import Install
+from knfleet.install.operator_options import OperatorInstall
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound, ServerError
 from knfleet.kube.yaml import dump_all
@@ -116,7 +116,7 @@ async def test_a_crd_of_somebody_else_is_left_to_them(
 ) -> None:
     """Such as the ClusterProfile's, which people install before the operator."""
     name = "clusterprofiles.multicluster.x-k8s.io"
-    [crd] = [each for each in everything(Install()) if each["metadata"]["name"] == name]
+    [crd] = [each for each in everything(OperatorInstall()) if each["metadata"]["name"] == name]
     await bare.client.create(CRDS, crd)
     helm = Helm(helm_binary, tmp_path, bare.lent.kubeconfig)
 
@@ -190,7 +190,7 @@ async def test_plain_manifests_and_the_documents_patch_work(
 
     The rights of the role are enough for whole releases of Knative, in and out.
     """
-    (tmp_path / "all.yaml").write_text(dump_all(everything(Install())))
+    (tmp_path / "all.yaml").write_text(dump_all(everything(OperatorInstall())))
     (tmp_path / "operator-patch.yaml").write_text(PATCH)
     provider = {"name": "p", "execConfig": {"command": "/credential-plugin/plugin-binary"}}
     (tmp_path / "access-providers.json").write_text(json.dumps({"providers": [provider]}))

@@ -16,8 +16,8 @@ import pytest
 
 from knfleet.dev import ports, processes
 from knfleet.dev.binaries import locate
-from knfleet.dev.dev_status import GroundStatus
-from knfleet.dev.folder import Folder, locked
+from knfleet.dev.dev_folder import DevFolder, locked
+from knfleet.dev.dev_status import DevStatus
 from testbed.clusters import kubectl
 from testbed.waiting import heed_interrupts, until
 
@@ -28,7 +28,7 @@ class Dev:
     """The command, working in a folder of its own."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = Folder(root)
+        self.folder = DevFolder(root)
 
     def __call__(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a subcommand to its end."""
@@ -41,10 +41,10 @@ class Dev:
             env={**os.environ, **environment},
         )
 
-    def status(self) -> GroundStatus:
+    def status(self) -> DevStatus:
         """What `dev status` says to programs."""
         answer = self("status", "-o", "json")
-        return msgspec.json.decode(answer.stdout, type=GroundStatus)
+        return msgspec.json.decode(answer.stdout, type=DevStatus)
 
     def kubectl(self, context: str, *arguments: str) -> str:
         """Run kubectl as the user would, with the kubeconfig that the command prints."""
@@ -56,7 +56,7 @@ class Dev:
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
-    def processes(self) -> dict[str, processes.Recorded]:
+    def processes(self) -> dict[str, processes.RecordedProcess]:
         """What was started here."""
         return processes.recorded(self.folder)
 

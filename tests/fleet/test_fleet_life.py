@@ -30,13 +30,13 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.install.agent_manifests import access_rules
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.workflows.accept_clusters import accept
-from knfleet.workflows.detach import Attached, detach
+from knfleet.workflows.detach import StillAttached, detach
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub
 from testbed.waiting import until
@@ -199,7 +199,7 @@ class Sightings:
         for informer in self.informers:
             informer.on_change(self.look)
 
-    def look(self, change: Change) -> None:
+    def look(self, change: StoreChange) -> None:
         """Note what is new."""
         if change.new is None:
             return
@@ -267,7 +267,7 @@ async def test_serving_follows_a_cluster_that_joined_by_itself(life: Life):
     planned = await done(config, "plan", "--all", "--dir", releases)
     assert "c1 (1.23.0)" in planned
     assert "Nothing to do." in planned
-    with pytest.raises(Attached, match="c1 has Knative by knative-serving/knative"):
+    with pytest.raises(StillAttached, match="c1 has Knative by knative-serving/knative"):
         await detach(life.hub.client, "c1", force=False, seconds=20)
 
     await life.hub.client.patch(CLUSTERS, Key("", "c1"), {"spec": {"leaseDurationSeconds": 1}})

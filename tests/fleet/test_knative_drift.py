@@ -8,10 +8,10 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, GroupKind, Ref
 from knfleet.dev.cluster_contents import contents
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import KubeError
 from knfleet.operator.kinds import PAUSED, TRIGGER
 from testbed.operators import Hub, Operator
@@ -38,7 +38,7 @@ async def test_fifty_random_edits_and_deletions_are_repaired(
     chance = random.Random(3)
     victims = sorted(ref for ref in wanted if ref.group_kind not in NEVER)
 
-    async with Client(hub.lent.connection, Options(manager="meddler")) as meddler:
+    async with Client(hub.lent.connection, ClientOptions(manager="meddler")) as meddler:
         for _ in range(50):
             ref = chance.choice(victims)
             try:
@@ -84,7 +84,7 @@ async def test_a_fight_is_named_and_slowed(knative_hub: Hub, small: Operator) ->
         found = await hub.client.get(CONFIG_MAPS, key.name, key.namespace)
         return found["data"]["version"] == "1.23.0"
 
-    async with Client(hub.lent.connection, Options(manager="stubborn")) as stubborn:
+    async with Client(hub.lent.connection, ClientOptions(manager="stubborn")) as stubborn:
         for number in range(4):
             await stubborn.patch(CONFIG_MAPS, key, {"data": {"version": f"theirs {number}"}})
             await until(is_ours, "it is repaired")

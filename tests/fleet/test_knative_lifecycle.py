@@ -5,8 +5,8 @@ import pytest
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.marks import CONTAINS
-from knfleet.apply.observe.readiness import State, health
+from knfleet.apply.observe.readiness import ReadinessState, health
+from knfleet.apply.well_known import CONTAINS
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.errors import NotFound
 from testbed.operators import Hub, Operator
@@ -150,7 +150,7 @@ async def test_jobs_hold_up_an_upgrade_but_no_first_installation(
     await hub.create(SERVINGS, version="1.22", ingress=KOURIER, workloads=[held])
     await hub.ready(SERVINGS, "1.22.1")
     job = await hub.client.get(JOBS, f"{held['name']}serving-1.22.1", "knative-serving")
-    assert health(job).state == State.PROGRESSING
+    assert health(job).state == ReadinessState.PROGRESSING
 
     await hub.change(SERVINGS, version="1.23")
 

@@ -3,8 +3,8 @@
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.apply import marks
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.apply import well_known
+from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.operators import Hub, Operator
 
 
@@ -54,7 +54,7 @@ async def test_copies_that_users_made_of_objects_stay(knative_hub: Hub, small: O
     await hub.tells("NotRemoved", "ConfigMap knative-serving/mine-too")
     for name in ("mine", "mine-too"):
         found = await hub.client.get(CONFIG_MAPS, name, "knative-serving")
-        assert marks.PART_OF not in found["metadata"]["labels"]
+        assert well_known.PART_OF not in found["metadata"]["labels"]
         assert "ownerReferences" not in found["metadata"]
     assert not await hub.exists(CONFIG_MAPS, "only-1.23")
 
@@ -64,7 +64,7 @@ async def copy(hub: Hub, name: str, new: str) -> None:
     found = await hub.client.get(CONFIG_MAPS, name, "knative-serving")
     gone = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
     meta = {field: value for field, value in found["metadata"].items() if field not in gone}
-    async with Client(hub.lent.connection, Options(manager="kubectl-create")) as user:
+    async with Client(hub.lent.connection, ClientOptions(manager="kubectl-create")) as user:
         await user.create(CONFIG_MAPS, {**found, "metadata": {**meta, "name": new}})
 
 

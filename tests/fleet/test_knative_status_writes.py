@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.dev.node.annotations import HOLD
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Conflict
-from knfleet.operator.status_writer import PROGRESS_SECONDS
+from knfleet.operator.status.status_writer import PROGRESS_SECONDS
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 
@@ -20,11 +20,11 @@ ROUNDS = 50
 
 
 @asynccontextmanager
-async def status_writes(hub: Hub) -> AsyncGenerator[list[Change]]:
+async def status_writes(hub: Hub) -> AsyncGenerator[list[StoreChange]]:
     """Collects the changes of a status during the block."""
-    found: list[Change] = []
+    found: list[StoreChange] = []
 
-    def keep(change: Change) -> None:
+    def keep(change: StoreChange) -> None:
         if change.old and change.new and change.old.get("status") != change.new.get("status"):
             found.append(change)
 

@@ -13,9 +13,9 @@ from knfleet.api.core import (
 )
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.dev.node.annotations import WEBHOOK
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import ApiError, Forbidden
 from knfleet.kube.yaml import dump_all
 from testbed.operators import Hub, Operator
@@ -229,7 +229,7 @@ async def test_what_another_tool_owned_is_taken_and_said_once(
     """By force, as a release is all or nothing; an Event names the object and the other tool."""
     hub = knative_hub
     theirs = config_map("config-network", "knative-serving", version="theirs", own="kept")
-    async with Client(hub.lent.connection, Options(manager="another-tool")) as other:
+    async with Client(hub.lent.connection, ClientOptions(manager="another-tool")) as other:
         await other.apply(CONFIG_MAPS, theirs)
 
     await hub.create(SERVINGS, version="1.23", ingress={})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevFolder
 from testbed.clusters import kubectl
 from tests.support.documents import Reader, surroundings
 from tests.support.helm import helm_binary
@@ -25,7 +25,7 @@ async def reader(tmp_path: Path, helm_binary: Path) -> AsyncIterator[Reader]:
     tools = (Path(kubectl()), helm_binary, Path(sys.executable))
     yield Reader(tmp_path, surroundings(tmp_path, *tools))
     for state in list((tmp_path / "data").rglob("state.json")):
-        Ground(Folder(state.parent)).down()
+        DevClusters(DevFolder(state.parent)).down()
 
 
 async def test_the_guide_to_many_clusters_works_as_it_is_written(

@@ -11,13 +11,13 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, 
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.refs import Ref
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.yaml import dump_all, load
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.view.installation_objects import Standing, diff_of, objects_of
-from knfleet.view.plan.model import Act, Plans
-from knfleet.view.plan.plan_file import WorldMoved, write
+from knfleet.view.installation_objects import ObjectState, diff_of, objects_of
+from knfleet.view.plan.model import FleetPlan, PlannedAction
+from knfleet.view.plan.plan_file import PlanOutdated, write
 from knfleet.view.plan.subjects import by_name, with_version
 from knfleet.view.target_access import providers_for
 from testbed.operators import Hub, Operator
@@ -73,8 +73,8 @@ async def test_a_plan_is_made_saved_carried_out_and_refused_when_the_world_moved
         "  spec.version: 1.22 → 1.23",
         "  DELETE  ConfigMap knative-serving/only-1.22",
     ]
-    (plan,) = msgspec.json.decode(kept.read_bytes(), type=Plans).plans
-    assert {each.ref.name for each in plan.by(Act.DELETE)} == {"only-1.22", "only-1-22"}
+    (plan,) = msgspec.json.decode(kept.read_bytes(), type=FleetPlan).plans
+    assert {each.ref.name for each in plan.by(PlannedAction.DELETE)} == {"only-1.22", "only-1-22"}
     assert {"example.com/controller:1.23.0", "example.com/only-1-23:1.23.0"} <= set(plan.images)
 
     too_far = await type_in(config, "plan", NAME, "--version", "1.24", *source)
@@ -82,7 +82,7 @@ async def test_a_plan_is_made_saved_carried_out_and_refused_when_the_world_moved
     assert "across multiple MINOR versions" in too_far.out
     assert "go to 1.23.0 first, one minor version at a time" in too_far.out
 
-    async with Client(knative_hub.lent.connection, Options(manager="meddler")) as meddler:
+    async with Client(knative_hub.lent.connection, ClientOptions(manager="meddler")) as meddler:
         key = Key("knative-serving", "config-network")
         await meddler.patch(CONFIG_MAPS, key, {"data": {"theirs": "x"}})
     moved = await refused(config, "apply", "--plan", str(kept), *source)
@@ -106,7 +106,7 @@ async def test_what_the_server_refuses_is_told_of_each_object(
     client = knative_hub.client
     stale = with_version(await by_name(client, NAME), "1.22")
     await knative_hub.change(SERVINGS, config={"network": {"a": "b"}})
-    with pytest.raises(WorldMoved, match="was changed just now; make the plan again"):
+    with pytest.raises(PlanOutdated, match="was changed just now; make the plan again"):
         await write(client, stale)
     await knative_hub.change(SERVINGS, config=None)
     await client.delete(CONFIG_MAPS, Key("knative-serving", "config-features"))
@@ -129,10 +129,10 @@ async def test_what_the_server_refuses_is_told_of_each_object(
     )
     rows = await objects_of(client, live, providers=None, releases=releases)
     standing = {each.ref.name: each.standing for each in rows if each.ref.kind == "ConfigMap"}
-    assert standing["config-features"] == Standing.MISSING
-    assert standing["config-network"] == Standing.DIFFERS
-    assert standing["only-1.23"] == Standing.AS_DESIRED
-    assert [each.standing for each in rows][:2] == [Standing.MISSING, Standing.DIFFERS]
+    assert standing["config-features"] == ObjectState.MISSING
+    assert standing["config-network"] == ObjectState.DIFFERS
+    assert standing["only-1.23"] == ObjectState.AS_DESIRED
+    assert [each.standing for each in rows][:2] == [ObjectState.MISSING, ObjectState.DIFFERS]
     (field,) = await diff_of(
         client,
         live,
@@ -164,7 +164,7 @@ async def test_one_spoke_that_fails_hides_no_other(fleet: Fleet, small_root: Pat
     printed = await type_in(config, "plan", "--all", "--version", "1.23", *flags)
 
     assert printed.code == 1, printed
-    one, two = msgspec.json.decode(printed.out, type=Plans).plans
+    one, two = msgspec.json.decode(printed.out, type=FleetPlan).plans
     assert (one.name, one.target, one.installed, one.wanted) == (
         "one",
         "fleet/spoke1",
@@ -172,14 +172,14 @@ async def test_one_spoke_that_fails_hides_no_other(fleet: Fleet, small_root: Pat
         "1.23.0",
     )
     assert not one.problems
-    assert {each.ref.name for each in one.by(Act.DELETE)} == {"only-1.22", "only-1-22"}
+    assert {each.ref.name for each in one.by(PlannedAction.DELETE)} == {"only-1.22", "only-1-22"}
     assert "exit" in str(two.problems[0]) or "plugin" in str(two.problems[0])
 
     live = await fleet.hub.get(SERVINGS, "one")
     releases = Releases(small_root, cache=ParsedCache(fleet.folder / "cache"))
     providers = providers_for(fleet.providers)
     rows = await objects_of(fleet.hub.client, live, providers=providers, releases=releases)
-    assert {each.standing for each in rows} == {Standing.AS_DESIRED}
+    assert {each.standing for each in rows} == {ObjectState.AS_DESIRED}
 
 
 async def a_reader(client: Client, kubeconfig: Path, path: Path) -> Path:

@@ -12,7 +12,7 @@ from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.kube.errors import NotFound
 from knfleet.kube.yaml import is_mapping
@@ -24,9 +24,9 @@ from knfleet.release.releases import Releases
 from knfleet.view.differences import differences
 from knfleet.view.image_list import images
 from knfleet.view.plan.dry_run import CHOSEN
-from knfleet.view.plan.model import Act, ObjectChange, Plan, ordered
+from knfleet.view.plan.model import ObjectChange, PlannedAction, ResourcePlan, ordered
 from knfleet.view.plan.planner import Planner
-from knfleet.view.plan.preview import KINDS, Subject
+from knfleet.view.plan.preview import KINDS, PlanSubject
 from knfleet.view.plan.subjects import as_of
 from testbed.operators import HOME, Hub
 from testbed.waiting import until
@@ -57,11 +57,11 @@ class Site:
         """The custom resource as it is."""
         return await self.client.get(self.resource, self.key.name, self.key.namespace)
 
-    async def plan(self, spec: edits.Spec | None = None) -> Plan:
+    async def plan(self, spec: edits.Spec | None = None) -> ResourcePlan:
         """What would change with another spec; without one, with the spec that there is."""
         live = await self.live()
         wanted = live if spec is None else as_of(live, {"metadata": {}, "spec": spec})
-        return await self.planner.plan(Subject(self.kind, wanted, live))
+        return await self.planner.plan(PlanSubject(self.kind, wanted, live))
 
     async def apply(self) -> None:
         """Make the cluster so, by the steps of the operator's pass, until nothing is left to do."""
@@ -136,19 +136,21 @@ async def installed(
     return site
 
 
-def changed(before: Objects, after: Objects, plan: Plan | None = None) -> list[ObjectChange]:
+def changed(
+    before: Objects, after: Objects, plan: ResourcePlan | None = None
+) -> list[ObjectChange]:
     """What really became of all objects."""
     found: list[ObjectChange] = []
     for ref in sorted(before.keys() | after.keys()):
         one, other = before.get(ref), after.get(ref)
         if other is None:
-            found.append(ObjectChange(Act.DELETE, ref))
+            found.append(ObjectChange(PlannedAction.DELETE, ref))
         elif one is None:
-            found.append(ObjectChange(Act.CREATE, ref))
+            found.append(ObjectChange(PlannedAction.CREATE, ref))
         elif one["metadata"]["uid"] != other["metadata"]["uid"]:
-            found.append(ObjectChange(Act.RECREATE, ref))
+            found.append(ObjectChange(PlannedAction.RECREATE, ref))
         elif fields := differences(without_filled(one), without_filled(other)):
-            found.append(ObjectChange(Act.CHANGE, ref, fields))
+            found.append(ObjectChange(PlannedAction.CHANGE, ref, fields))
     return list(ordered(found)) if plan is None else with_chosen(ordered(found), plan)
 
 
@@ -159,7 +161,7 @@ def without_filled(manifest: Object) -> Object:
     return manifest
 
 
-def with_chosen(changes: tuple[ObjectChange, ...], plan: Plan) -> list[ObjectChange]:
+def with_chosen(changes: tuple[ObjectChange, ...], plan: ResourcePlan) -> list[ObjectChange]:
     """Changes in which ports that the cluster was said to choose are not told."""
     chosen = {
         (each.ref, field.field)
@@ -200,8 +202,8 @@ async def check(site: Site, specs: list[tuple[str, edits.Spec]]) -> int:
         after = await site.objects()
         actual = changed(before, after, plan)
 
-        said = [each for each in plan.changes if each.act != Act.RELEASE]
-        released = [each.ref for each in plan.by(Act.RELEASE)]
+        said = [each for each in plan.changes if each.act != PlannedAction.RELEASE]
+        released = [each.ref for each in plan.by(PlannedAction.RELEASE)]
         assert said == [each for each in actual if each.ref not in released], (number, name, spec)
         for ref in released:
             assert ref not in after

@@ -12,7 +12,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import ports, processes
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_folder import DevFolder
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend, Pool
@@ -153,7 +153,7 @@ async def test_nothing_is_left_of_an_interrupted_run(tmp_path: Path, blow: signa
         preexec_fn=heed_interrupts,
     )
     await until(lambda: marker.exists() and bool(marker.read_text()), "a test runs", seconds=120)
-    folder = Folder(Path(marker.read_text()))
+    folder = DevFolder(Path(marker.read_text()))
     started = list(processes.recorded(folder).values())
     used = [cluster.port for cluster in folder.read().clusters]
     assert len(started) == 4

@@ -7,8 +7,8 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply import marks
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.apply import well_known
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend
 from testbed.waiting import until
@@ -28,7 +28,7 @@ async def test_serving_is_installed_upgraded_repaired_and_removed_on_one_spoke(
     anchor = await fleet.one.anchor()
     assert anchor["metadata"]["labels"]["operator.knative.dev/cr-name"] == "knative"
     assert anchor["metadata"]["annotations"]["operator.knative.dev/protected"] == "true"
-    assert marks.SET_ID in anchor["metadata"]["labels"]
+    assert well_known.SET_ID in anchor["metadata"]["labels"]
     controller = await fleet.one.client.get(DEPLOYMENTS, "controller", "knative-serving")
     owners = controller["metadata"]["ownerReferences"]
     assert [each["uid"] for each in owners] == [
@@ -39,7 +39,7 @@ async def test_serving_is_installed_upgraded_repaired_and_removed_on_one_spoke(
     noted = serving["metadata"]["annotations"]["knfleet.dev/target-uid"]
     assert noted == kube_system["metadata"]["uid"]
 
-    async with Client(fleet.one.lent.connection, Options(manager="meddler")) as meddler:
+    async with Client(fleet.one.lent.connection, ClientOptions(manager="meddler")) as meddler:
         key = Key("knative-serving", "config-network")
         await meddler.patch(CONFIG_MAPS, key, {"data": {"version": "theirs"}})
     await until(lambda: is_ours(fleet), "it is repaired")
@@ -68,7 +68,7 @@ async def test_labels_and_annotations_of_the_namespace_are_withdrawn_on_a_spoke(
     both = {"labels": {"team": "a", "tier": "b"}, "annotations": {"note": "c", "more": "d"}}
     await fleet.deploy(namespace=both)
     await fleet.hub.ready(SERVINGS, "1.23.0")
-    async with Client(fleet.one.lent.connection, Options(manager="user")) as user:
+    async with Client(fleet.one.lent.connection, ClientOptions(manager="user")) as user:
         mine: Object = {"metadata": {"labels": {"mine": "1"}}}
         await user.patch(NAMESPACES, Key("", "knative-serving"), mine)
 
@@ -102,7 +102,7 @@ async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet:
     await fleet.deploy()
     await fleet.hub.ready(SERVINGS, "1.23.0")
     pods, first = await fleet.one.pods(), await fleet.one.anchor()
-    before = first["metadata"]["annotations"][marks.CONTAINS]
+    before = first["metadata"]["annotations"][well_known.CONTAINS]
 
     for cascade in ("background", "foreground", "orphan"):
         old = (await fleet.one.anchor())["metadata"]["uid"]
@@ -112,7 +112,7 @@ async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet:
         await until(lambda uid=old: is_reowned(fleet, uid), f"all has a new owner ({cascade})")
 
     anchor = await fleet.one.anchor()
-    assert set(anchor["metadata"]["annotations"][marks.CONTAINS].split(",")) == set(
+    assert set(anchor["metadata"]["annotations"][well_known.CONTAINS].split(",")) == set(
         before.split(",")
     )
     await fleet.hub.ready(SERVINGS, "1.23.0")
@@ -128,7 +128,7 @@ async def is_reowned(fleet: Fleet, old: str) -> bool:
     if uid == old:
         return False
     for resource in (DEPLOYMENTS, CONFIG_MAPS, SERVICES, SERVICE_ACCOUNTS):
-        found = await fleet.one.client.list(resource, "knative-serving", labels=marks.PART_OF)
+        found = await fleet.one.client.list(resource, "knative-serving", labels=well_known.PART_OF)
         for each in found.items:
             if each["metadata"]["ownerReferences"][0]["uid"] != uid:
                 return False

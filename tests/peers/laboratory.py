@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool
 from testbed.peers.goproject import GoProject, go_project, modules_digest
@@ -60,7 +60,7 @@ def chosen(samples: Sequence[Sample], store: Store) -> list[Sample]:
 
 
 async def compare_all(
-    pool: Pool, samples: Sequence[Sample], folder: Path, progress: Progress
+    pool: Pool, samples: Sequence[Sample], folder: Path, progress: ProgressReporter
 ) -> dict[str, Compared]:
     """Both outcomes of the samples that were chosen, by name."""
     project = await go_project(progress)
@@ -106,7 +106,7 @@ async def observe_some(
     lent: Lent,
     missing: list[Sample],
     folder: Path,
-    progress: Progress,
+    progress: ProgressReporter,
 ) -> None:
     """Let the Knative Operator install one missing sample after the other on a cluster."""
     store = Store(project)
@@ -117,5 +117,5 @@ async def observe_some(
         store.put(sample, outcome)
         seconds = time.monotonic() - began
         result = outcome.problem or f"{len(outcome.objects)} objects"
-        progress.say(f"{sample.name}: {result[:100]} ({seconds:.0f} s, {len(missing)} to do)")
+        progress.report(f"{sample.name}: {result[:100]} ({seconds:.0f} s, {len(missing)} to do)")
         await pool.clean(lent.name)

@@ -19,7 +19,7 @@ from knfleet.release.source.sources import cache_folder
 from knfleet.release.upgrade_path import check_migration
 from knfleet.render.errors import RenderError
 from knfleet.render.ownership import Owner
-from knfleet.render.pipeline import Facts, Need, needs, render
+from knfleet.render.pipeline import Need, RenderFacts, needs, render
 from testbed.peers.operator import Outcome, relative
 from testbed.peers.samples import Sample, typed
 from testbed.peers.surroundings import define, ensure_namespace, prepare
@@ -53,7 +53,7 @@ class Ours:
             cr = typed(sample.placed(folder, self.kodata))
             check_migration("", self.releases.target(cr), kind=cr.resource.kind)
             bundle = await self.releases.load(cr)
-            facts = Facts(
+            facts = RenderFacts(
                 version=bundle.version,
                 owner=owner(cr),
                 live=await self.live(needs(bundle.objects(), cr)),

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.install.chart import generated
 from knfleet.install.operator_manifests import everything
-from knfleet.install.operator_options import BUILT_IN, Install, Plugin
+from knfleet.install.operator_options import BUILT_IN, OperatorInstall, PluginImage
 from knfleet.kube.yaml import dump_all
 from tests.support.helm import CHART, Helm, helm, helm_binary
 
@@ -74,7 +74,7 @@ def test_the_chart_knows_our_own_plugins() -> None:
 
 async def test_the_chart_without_values_is_what_the_command_prints(helm: Helm) -> None:
     """Object by object; only the namespace is made by Helm itself."""
-    wanted = everything(Install())[1:]
+    wanted = everything(OperatorInstall())[1:]
 
     assert compared(wanted) == compared(await helm.template("-n", "knative-operator"))
 
@@ -93,13 +93,13 @@ async def test_values_for_many_clusters_make_what_the_options_make(
         "kubernetes_min_version": "v1.30.0",
         "knative_operator": {"image": "example/knfleet", "tag": "v2"},
     }  # fmt: skip
-    install = Install(
+    install = OperatorInstall(
         namespace="hub",
         image="example/knfleet:v2",
         local=False,
         multicluster=True,
         providers=json.dumps(PROVIDERS).encode(),
-        plugins=(Plugin(*PLUGIN.values()),),
+        plugins=(PluginImage(*PLUGIN.values()),),
         poll_interval="30s",
         minimum_kubernetes="v1.30.0",
         secret_namespaces=("fleet-system",),

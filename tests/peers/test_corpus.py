@@ -16,11 +16,11 @@ from knfleet.api.schema import Free
 from knfleet.release.errors import ReleaseError
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.release.source.sources import GoModule, cache_folder
+from knfleet.release.source.sources import GoModuleSource, cache_folder
 from knfleet.render import pipeline
 from knfleet.render.drafts import draft, flatten
 from knfleet.render.ownership import Owner
-from knfleet.render.pipeline import Facts, steps
+from knfleet.render.pipeline import RenderFacts, steps
 from testbed.peers.samples import Sample, typed
 from tests.peers.corpus import BY_NAME, CORPUS
 from tests.peers.differences import DELIBERATE
@@ -97,7 +97,7 @@ PREDICATES = {"is_tls"}
 
 def test_every_step_of_rendering_changes_something(tmp_path: Path):
     """A step that no sample needs would not be compared with anything."""
-    root = asyncio.run(GoModule().fetch())
+    root = asyncio.run(GoModuleSource().fetch())
     changing: set[str] = set()
     for sample in CORPUS:
         if transformers() <= changing:
@@ -115,7 +115,7 @@ def changing_steps(sample: Sample, root: Path, folder: Path) -> set[str]:
         bundle = asyncio.run(releases.load(cr))
     except ReleaseError:
         return set()
-    facts = Facts(
+    facts = RenderFacts(
         version=bundle.version,
         owner=Owner("v1", "ConfigMap", "anchor", "uid"),
         minimum_kubernetes=sample.minimum_kubernetes,

@@ -12,7 +12,7 @@ from knfleet.kube.yaml import load_all
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.release.source.pull import problems
-from knfleet.release.source.sources import GoModule
+from knfleet.release.source.sources import GoModuleSource
 
 Schema = dict[str, Any]
 
@@ -26,7 +26,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> ParsedCache:
 @pytest.fixture
 async def root() -> Path:
     """The bundle that the Knative Operator's module brings."""
-    return await GoModule().fetch()
+    return await GoModuleSource().fetch()
 
 
 def test_every_file_is_read(root: Path, cache: ParsedCache):

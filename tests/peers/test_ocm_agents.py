@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from knfleet.agent.registration.identity import Held
+from knfleet.agent.registration.identity import HubCredentials
 from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     AVAILABLE,
@@ -25,7 +25,7 @@ from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS, HUB_SECRET
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
@@ -72,7 +72,7 @@ async def pair(lend: Lend, tmp_path: Path) -> AsyncIterator[Pair]:
     hub_lent, spoke_lent = await lend(2)
     async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
         await hubs.install(hub_lent.connection)
-        await hub.apply(CLUSTER_MANAGERS, cluster_manager(HubPlan(image="")))
+        await hub.apply(CLUSTER_MANAGERS, cluster_manager(HubInstall(image="")))
         for each in spoke_definitions():
             await spoke.apply(CRDS, each)
             await hubs.established(spoke, each["metadata"]["name"])
@@ -149,7 +149,7 @@ async def test_the_registration_agent_joins_reports_and_renews(pair: Pair):
 async def renewed(pair: Pair) -> None:
     """Have the agent renew its certificate, which nears its end, without a person."""
     files = await hub_secret(pair.spoke)
-    held = Held.of(files)
+    held = HubCredentials.of(files)
     old = lasting(pair.hub_lent, held, timedelta(minutes=30), age=timedelta(hours=4))
     await pair.spoke.apply(SECRETS, secret(HUB_SECRET, {**files, "tls.crt": old}))
 

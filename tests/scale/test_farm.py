@@ -8,7 +8,7 @@ from knfleet.api.meta import ClusterName, Key
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import Action
 from knfleet.apply.engine import Engine
-from knfleet.apply.observe.readiness import State, health
+from knfleet.apply.observe.readiness import ReadinessState, health
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
@@ -58,7 +58,9 @@ async def test_deployments_become_available_and_watches_tell_of_it(tmp_path: Pat
 
         def are_available() -> bool:
             found = informer.items()
-            return len(found) == 3 and all(health(each).state == State.READY for each in found)
+            return len(found) == 3 and all(
+                health(each).state == ReadinessState.READY for each in found
+            )
 
         try:
             await until(are_available, "all are available")

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 from knfleet.api.core import LEASES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.clusters.connection import MEMORY_LIMIT_BYTES
-from knfleet.kube.cache.informer import Change
+from knfleet.kube.cache.informer import StoreChange
 from testbed import small_release
 from testbed.clusters import Lent
 from testbed.fakes.hostile import MODES
@@ -67,7 +67,7 @@ class Scene(Struct):
     harmed: list[str] = field(default_factory=list[str])
     """What was said of good spokes that were not reached."""
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """See whether the target of a good one is not reached."""
         found = items(part(change.new or {}, "status"), "conditions")
         said = {each["type"]: each for each in found}.get("TargetClusterResolved", {})

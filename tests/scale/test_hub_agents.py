@@ -28,7 +28,7 @@ from knfleet.apply.observe.collection import Collection, follow
 from knfleet.dev import processes
 from knfleet.hub.informers import CSRS
 from knfleet.kube.auth.credentials import Credential, StaticCredential
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.leader.lease_rules import microtime
 from testbed import small_release
@@ -77,7 +77,7 @@ async def come(client: Client, collection: Collection, is_so: Callable[[Object],
 async def ask_all(agents: list[Agent]) -> dict[str, str]:
     """Have all agents ask at once; the certificates, by cluster."""
     certificates: dict[str, str] = {}
-    async with Client(agents[0].bootstrap, Options(concurrency=16)) as client:
+    async with Client(agents[0].bootstrap, ClientOptions(concurrency=16)) as client:
 
         async def ask(agent: Agent) -> None:
             await client.create(CLUSTERS, managed_cluster(agent.cluster))

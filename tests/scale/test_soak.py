@@ -18,8 +18,8 @@ import uvloop
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Key, Object
 from knfleet.kube.auth.credentials import Credential
-from knfleet.kube.cache.informer import Change, Informer
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.cache.informer import Informer, StoreChange
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.certificates import Authority
@@ -53,7 +53,7 @@ class Spoke(msgspec.Struct):
         self.cluster.put(CONFIG_MAPS, config_map(mark, mark))
         await arrived.wait()
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Notice a mark."""
         if change.key.name in self.seen and change.new is not None:
             self.seen[change.key.name].set()
@@ -87,7 +87,7 @@ async def fleet(servers: ApiServers, ca: bytes) -> AsyncGenerator[list[Spoke], N
                 ClusterName(name), Endpoint(servers.url(name), ca=ca), Rotating(cluster)
             )
             client = await clients.enter_async_context(
-                Client(connection, Options(silence_seconds=20))
+                Client(connection, ClientOptions(silence_seconds=20))
             )
             spoke = Spoke(cluster, Informer(client, CONFIG_MAPS), {})
             spoke.informer.on_change(spoke.note)

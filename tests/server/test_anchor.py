@@ -4,7 +4,7 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.parents import Parents
 from knfleet.apply.applyset import ApplySet, Inventory
 from knfleet.apply.refs import GroupKind
@@ -12,14 +12,14 @@ from knfleet.clusters.anchor import (
     HUB_UID,
     AnchorError,
     Anchors,
+    AnchorSpec,
     OtherHub,
-    Root,
     anchor_of,
     namespace_of,
 )
 from knfleet.kube.client.verbs import Client
 
-ROOT = Root(
+ROOT = AnchorSpec(
     "KnativeServing",
     Key("knative-serving", "ks"),
     "hub-1",
@@ -88,12 +88,12 @@ async def test_an_anchor_of_the_knative_operator_is_taken_over(hub: Client) -> N
 
     assert rooted.anchor["metadata"]["uid"] == before["metadata"]["uid"]
     assert rooted.anchor["metadata"]["annotations"][HUB_UID] == "hub-1"
-    assert again.anchor["metadata"]["annotations"][marks.CONTAINS] == "Job.batch"
+    assert again.anchor["metadata"]["annotations"][well_known.CONTAINS] == "Job.batch"
 
 
 async def test_an_anchor_of_another_hub_is_not_touched(hub: Client) -> None:
     """Until somebody takes off the other hub's name."""
-    theirs = Root(ROOT.kind, ROOT.owner, "hub-2")
+    theirs = AnchorSpec(ROOT.kind, ROOT.owner, "hub-2")
     before = await Anchors(hub).ensure(theirs)
 
     with pytest.raises(OtherHub, match="hub-2"):
@@ -110,7 +110,7 @@ async def test_an_anchor_of_another_hub_is_not_touched(hub: Client) -> None:
 
 async def test_a_name_that_no_config_map_can_have_is_refused(hub: Client) -> None:
     """In upstream's words, before anything is made."""
-    root = Root("KnativeServing", Key("knative-serving", "a" * 240), "hub-1")
+    root = AnchorSpec("KnativeServing", Key("knative-serving", "a" * 240), "hub-1")
 
     with pytest.raises(AnchorError, match="exceeds maximum length of 253 characters"):
         await Anchors(hub).ensure(root)
@@ -121,7 +121,7 @@ async def test_a_name_that_no_config_map_can_have_is_refused(hub: Client) -> Non
 
 async def test_a_long_name_still_makes_a_label(hub: Client) -> None:
     """Labels are shorter than names may be."""
-    root = Root("KnativeServing", Key("knative-serving", "a" * 200), "hub-1")
+    root = AnchorSpec("KnativeServing", Key("knative-serving", "a" * 200), "hub-1")
 
     rooted = await Anchors(hub).ensure(root)
 

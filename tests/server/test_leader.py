@@ -25,7 +25,7 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership
-from knfleet.runtime.leader.lease_rules import Timing
+from knfleet.runtime.leader.lease_rules import LeaseTiming
 from testbed.clusters import Lent, Pool
 from testbed.fakes.proxies import Wire
 from testbed.waiting import until
@@ -34,7 +34,7 @@ from tests.support.contender import Setup
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
 LOST = '"leadership lost; everything is stopped"'
-SHORT = Timing(lease_seconds=4, renew_seconds=3, retry_seconds=0.4)
+SHORT = LeaseTiming(lease_seconds=4, renew_seconds=3, retry_seconds=0.4)
 
 
 class Strait(Wire):
@@ -99,7 +99,7 @@ class Contender:
 class Arena:
     """All contenders for one Lease, and what they did."""
 
-    def __init__(self, hub: Connection, folder: Path, timing: Timing) -> None:
+    def __init__(self, hub: Connection, folder: Path, timing: LeaseTiming) -> None:
         self.hub = hub
         self.folder = folder
         self.timing = timing
@@ -218,7 +218,7 @@ async def reap(process: asyncio.subprocess.Process) -> None:
 
 
 @asynccontextmanager
-async def arena(hub: Connection, folder: Path, timing: Timing) -> AsyncGenerator[Arena]:
+async def arena(hub: Connection, folder: Path, timing: LeaseTiming) -> AsyncGenerator[Arena]:
     """A place to compete, which leaves nothing behind."""
     made = Arena(hub, folder, timing)
     async with asyncio.timeout(4 * DEADLINE_SECONDS), made.stack:
@@ -313,7 +313,7 @@ async def hold_back(place: Arena) -> None:
 
 async def test_a_leader_that_ends_gives_the_lease_back(hub_connection: Connection, tmp_path: Path):
     """After SIGTERM another one leads at once, though the Lease would hold much longer."""
-    timing = Timing(lease_seconds=3600, renew_seconds=1800, retry_seconds=0.4)
+    timing = LeaseTiming(lease_seconds=3600, renew_seconds=1800, retry_seconds=0.4)
     async with arena(hub_connection, tmp_path, timing) as place:
         first = await place.start("first")
         await place.leader()
@@ -355,7 +355,7 @@ async def test_a_server_that_crashes_and_comes_back_finds_one_leader(
     pool: Pool, lent: Lent, tmp_path: Path
 ):
     """The old one if it was quick, else another; never both."""
-    timing = Timing(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
+    timing = LeaseTiming(lease_seconds=8, renew_seconds=6, retry_seconds=0.5)
     async with arena(lent.connection, tmp_path, timing) as place:
         for identity in ("a", "b"):
             await place.start(identity)

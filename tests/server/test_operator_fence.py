@@ -6,7 +6,7 @@ from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.kube.endpoint import Connection
 from knfleet.operator.main import Operator
-from knfleet.operator.settings import Settings
+from knfleet.operator.settings import OperatorSettings
 from knfleet.runtime.leader.leader import Leader, LostLeadership
 from knfleet.runtime.manager import Manager
 from testbed.waiting import until
@@ -26,7 +26,7 @@ async def leads(leader: Leader) -> bool:
 async def test_controllers_write_only_while_the_process_leads(hub_connection: Connection) -> None:
     """The Lease itself is written with another client, else nobody could ever lead."""
     manager = Manager()
-    operator = Operator(manager, hub_connection, Settings(system_namespace="default"))
+    operator = Operator(manager, hub_connection, OperatorSettings(system_namespace="default"))
     election = {"lease-duration": "3s", "renew-deadline": "2s", "retry-period": "1s"}
     async with operator.client, manager.closing:
         settings = config_map("config-leader-election") | {"data": election}
@@ -52,7 +52,7 @@ async def test_controllers_write_only_while_the_process_leads(hub_connection: Co
 async def test_without_an_election_everybody_writes(hub_connection: Connection) -> None:
     """One process is all there is."""
     manager = Manager()
-    settings = Settings(system_namespace="default", disable_ha=True)
+    settings = OperatorSettings(system_namespace="default", disable_ha=True)
     operator = Operator(manager, hub_connection, settings)
     async with operator.client:
         await operator.elect()

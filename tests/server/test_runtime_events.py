@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from knfleet.api.core import CONFIG_MAPS, EVENTS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key, Object
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.events.recorder import EventOptions, Events
 from testbed.fakes.proxies import Wire
@@ -115,7 +115,7 @@ async def test_a_cluster_that_does_not_answer_costs_events_and_nothing_else(
         endpoint = Endpoint(wire.url, ca=hub_connection.endpoint.ca)
         away = Connection(ClusterName("away"), endpoint, hub_connection.credentials)
         async with (
-            Client(away, Options(attempts=1)) as client,
+            Client(away, ClientOptions(attempts=1)) as client,
             recording(client, waiting=5) as (events, outcomes),
         ):
             for number in range(20):

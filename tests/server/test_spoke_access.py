@@ -10,15 +10,15 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS
 from knfleet.api.meta import Object
 from knfleet.clusters import access_errors
 from knfleet.clusters.connection_state import Phase
-from knfleet.clusters.pool import Policy
-from knfleet.clusters.timing import Timing
+from knfleet.clusters.pool import PoolPolicy
+from knfleet.clusters.timing import ClusterTiming
 from knfleet.dev import processes
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent
 from testbed.fakes.fleet import a_fleet, key, state_of, token_script, until_phase
 from tests.server.test_logins import token_for
 
-TIMES = Timing()
+TIMES = ClusterTiming()
 
 
 @pytest.mark.full
@@ -30,7 +30,7 @@ async def test_a_real_spoke_is_used_with_rights_and_lost_when_it_stands_still(
         fleet.write_plugin("plugin", token_script(await token_for(hub, "hub-access")))
         endpoint = lent.connection.endpoint
         fleet.put_profile("one", endpoint.server, ca=endpoint.ca)
-        async with fleet.running(Policy(timing=TIMES)) as spokes:
+        async with fleet.running(PoolPolicy(timing=TIMES)) as spokes:
             spokes.use(key("one"), "test")
             expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
             state = await until_phase(spokes, "one", Phase.REFUSED, expected)

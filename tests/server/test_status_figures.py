@@ -17,7 +17,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import READY
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.view.fleet_reader import KINDS, read_fleet
 from testbed.clusters import Lent
 from testbed.fakes.clients import Heard
@@ -36,11 +36,11 @@ async def test_three_hundred_clusters_are_four_requests_to_the_hub(
 ) -> None:
     """Not one request is made for each cluster; names, completion and bundle work at that size."""
     await bare_cluster_says_so(lent)
-    async with Client(lent.connection, Options(concurrency=AT_ONCE)) as client:
+    async with Client(lent.connection, ClientOptions(concurrency=AT_ONCE)) as client:
         await prepare(client)
         await fill(client)
     heard = Heard()
-    async with Client(lent.connection, Options(observe=heard)) as client:
+    async with Client(lent.connection, ClientOptions(observe=heard)) as client:
         fleet = await read_fleet(client)
 
     assert heard.requests == [("list", 200)] * len(KINDS)

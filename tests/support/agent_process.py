@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from msgspec import Struct
 
 from knfleet.agent.registration.drivers.csr import REQUESTS
-from knfleet.agent.registration.identity import Held
+from knfleet.agent.registration.identity import HubCredentials
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
@@ -28,11 +28,11 @@ from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import pki
 from knfleet.hub.registration.drivers.csr import approve
-from knfleet.hub.registration.drivers.csr_rules import Request, examine
-from knfleet.install.agent_manifests import JoinPlan, access_objects
+from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
+from knfleet.install.agent_manifests import AgentInstall, access_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from testbed.clusters import Lent
@@ -143,7 +143,7 @@ async def prepare_spoke(spoke: Client) -> None:
     """Make what `join` makes for an agent that runs outside of the cluster."""
     meta = {"name": AGENT_NAMESPACE}
     await spoke.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-    for each in access_objects(JoinPlan(cluster="c1", bootstrap=b"", image="")):
+    for each in access_objects(AgentInstall(cluster="c1", bootstrap=b"", image="")):
         resource = await spoke.discovery.resource(each["apiVersion"], each["kind"])
         await spoke.apply(resource, each)
 
@@ -178,9 +178,11 @@ async def remove_hub_secret(spoke: Client) -> None:
     await spoke.delete(SECRETS, Key(AGENT_NAMESPACE, HUB_SECRET))
 
 
-def lasting(hub: Lent, held: Held, lifetime: timedelta, *, age: timedelta = timedelta(0)) -> bytes:
+def lasting(
+    hub: Lent, held: HubCredentials, lifetime: timedelta, *, age: timedelta = timedelta(0)
+) -> bytes:
     """A certificate for an agent's key that lasts only so long from now, and has that age."""
-    authority = pki.Authority.load(hub.folder.pki(hub.name), "ca")
+    authority = pki.CertificateAuthority.load(hub.folder.pki(hub.name), "ca")
     old = x509.load_pem_x509_certificate(held.certificate)
     now = datetime.now(UTC)
     made = (
@@ -236,7 +238,7 @@ class Scene(Struct):
 
         await until(asked, f"{name} asks for a certificate: {self.agent.said()}")
         (request,) = await self.pending(name)
-        assert isinstance(examine(request), Request), examine(request)
+        assert isinstance(examine(request), AgentCertificateRequest), examine(request)
         await approve(self.hub, request, reason="Test", message="by a test")
         await self.hub.patch(CLUSTERS, Key("", name), {"spec": {"hubAcceptsClient": True}})
         return request

@@ -19,7 +19,7 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime import logs
 from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership
-from knfleet.runtime.leader.lease_rules import Timing
+from knfleet.runtime.leader.lease_rules import LeaseTiming
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.process import run_process
 
@@ -32,7 +32,7 @@ class Setup(msgspec.Struct, frozen=True):
     folder: str
     acts: str
     lease: str
-    timing: Timing
+    timing: LeaseTiming
     wall_offset_seconds: float = 0
 
 

@@ -20,11 +20,11 @@ from knfleet.kube.endpoint import Connection
 from knfleet.release.releases import Releases
 from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
-from knfleet.web.live.feed import Feed
-from knfleet.web.pages.detail import Sources
-from knfleet.web.pages.versions import Known
+from knfleet.web.live.feed import HubFeed
+from knfleet.web.pages.detail import DetailSources
+from knfleet.web.pages.version_matrix import Known
 from knfleet.web.server.authorization import KINDS
-from knfleet.web.server.process import informers
+from knfleet.web.server.main import informers
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings
 from testbed.fakes.sockets import free_port
@@ -41,7 +41,7 @@ class Running(Struct, frozen=True):
     """A dashboard that answers."""
 
     dashboard: Dashboard
-    feed: Feed
+    feed: HubFeed
 
     @property
     def base(self) -> str:
@@ -75,8 +75,8 @@ async def running(
     manager = Manager(grace_seconds=5)
     client = Client(connection)
     manager.close_last(client.close)
-    feed = Feed()
-    sources = Sources(client, feed, None, known, releases)
+    feed = HubFeed()
+    sources = DetailSources(client, feed, None, known, releases)
     dashboard = Dashboard(connection, sources, settings)
     for informer in await informers(client, namespaces):
         feed.follow(informer)

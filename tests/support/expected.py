@@ -6,14 +6,14 @@ from pathlib import Path
 from knfleet.api.knative.resources import SERVINGS, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
-from knfleet.apply import marks
-from knfleet.apply.manifest_parts import part
+from knfleet.apply import well_known
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import Ref
 from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
-from knfleet.render.pipeline import Facts, render
+from knfleet.render.pipeline import RenderFacts, render
 
 
 async def serving_refs(root: Path, cache: Path, **spec: object) -> set[Ref]:
@@ -26,7 +26,7 @@ async def serving_refs(root: Path, cache: Path, **spec: object) -> set[Ref]:
     }
     cr = decode(manifest, KnativeServing)
     bundle = await Releases(root, cache=ParsedCache(cache)).load(cr)
-    rendered = render(bundle.objects(), cr, Facts(version=bundle.version))
+    rendered = render(bundle.objects(), cr, RenderFacts(version=bundle.version))
     return {Ref.of(each) for each in rendered.objects}
 
 
@@ -39,8 +39,8 @@ async def members(client: Client) -> dict[Ref, Object]:
     return {
         Ref(each.resource.group, each.resource.kind, each.key.namespace, each.key.name): item
         for each, item in found.items()
-        if marks.APPLIED_HASH in part(item, "metadata", "annotations")
-        and marks.PART_OF in part(item, "metadata", "labels")
+        if well_known.APPLIED_HASH in part(item, "metadata", "annotations")
+        and well_known.PART_OF in part(item, "metadata", "labels")
     }
 
 

@@ -17,8 +17,8 @@ from knfleet.api.operator import (
 )
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.apply.manifest_parts import items
-from knfleet.dev.cluster_contents import Thing, contents
+from knfleet.apply.manifest_fields import items
+from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest
 from testbed.waiting import until
@@ -131,7 +131,7 @@ async def check_lost(kubeconfig: Path, client: Client) -> None:
     assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
 
 
-def is_left(thing: Thing) -> bool:
+def is_left(thing: ContentsEntry) -> bool:
     """Whether something was left that should not be: clusters' namespaces stay."""
     kept = ("cluster1", "gone", "lost")
     noise = ("events", "leases")
@@ -157,7 +157,7 @@ async def check_works(kubeconfig: Path, spoke: Client, leave: Sequence[str]) -> 
     assert "not joined as other" in other
 
 
-async def is_bare(client: Client, ground: set[Thing]) -> bool:
+async def is_bare(client: Client, ground: set[ContentsEntry]) -> bool:
     """Whether there is nothing that was not there before, but what is kept."""
     return not [each for each in set(await contents(client)) - ground if is_left(each)]
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev.progress import Silence
+from knfleet.dev.progress_reporter import SilentProgress
 from knfleet.kube.yaml import load_all
 from testbed.go_build import built
 
@@ -72,7 +72,7 @@ def helm_binary() -> Path:
     """The program, built unless it is kept from before."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed, so that Helm cannot be built")
-    return asyncio.run(built("helm", PACKAGE, "helm", Silence()))
+    return asyncio.run(built("helm", PACKAGE, "helm", SilentProgress()))
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from knfleet.hub.manager import Fleet, FleetOptions, join
+from knfleet.hub.manager import HubManager, HubOptions, start_hub
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
-from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.workflows.join_token import invite
@@ -71,21 +71,21 @@ async def running(
     admin: Connection,
     *users: str,
     ahead: timedelta = timedelta(0),
-    webhook: Bind | None = None,
-) -> AsyncGenerator[Fleet, None]:
+    webhook: ListenAddress | None = None,
+) -> AsyncGenerator[HubManager, None]:
     """A hub that runs, perhaps with another clock; requests of the users need no person."""
     manager = Manager()
     async with Client(await as_account(admin, CLUSTER_MANAGER)) as client:
-        options = FleetOptions(
+        options = HubOptions(
             auto_approved_users=frozenset(users),
             now=lambda: datetime.now(UTC) + ahead,
             webhook=webhook,
             webhook_names=("localhost",),
         )
-        fleet = join(manager, client, metrics=Metrics(), options=options)
+        fleet = start_hub(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())
         try:
-            await asyncio.wait_for(fleet.views.synced(), 30)
+            await asyncio.wait_for(fleet.informers.synced(), 30)
             yield fleet
         finally:
             manager.stop()

@@ -15,10 +15,10 @@ from knfleet.api.core import (
     VALIDATING_WEBHOOKS,
 )
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.desired import DesiredSet, Kinds, prepare
-from knfleet.apply.observe.metadata import Observed, observe
+from knfleet.apply.observe.metadata import ObservedObject, observe
 
 HOME = "home"
 SET = ApplySet(CONFIG_MAPS, Key(HOME, "parent"))
@@ -153,7 +153,7 @@ def own_entry(applied: Object) -> Object:
     kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
     fields["f:metadata"] = field_set(kept)
     return {
-        "manager": marks.MANAGER,
+        "manager": well_known.MANAGER,
         "operation": "Apply",
         "apiVersion": applied["apiVersion"],
         "fieldsV1": fields,
@@ -175,6 +175,6 @@ def live(applied: Object, *, version: str = "1", **meta: Any) -> Object:
     }
 
 
-def seen(applied: Object, **meta: Any) -> Observed:
+def seen(applied: Object, **meta: Any) -> ObservedObject:
     """What is observed of such an object."""
     return observe(live(applied, **meta))

@@ -9,22 +9,22 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from knfleet.agent.access.access_token import Handover
-from knfleet.agent.hub_session import Seat
-from knfleet.agent.registration.credential_store import Keeper
+from knfleet.agent.access.access_token import AccessTokenController
+from knfleet.agent.hub_session import HubSession
+from knfleet.agent.registration.credential_store import CredentialStore
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.renewal import Renewal
+from knfleet.agent.registration.renewal import CertificateController
 from knfleet.agent.status.cluster_status import is_accepted
-from knfleet.agent.status.heartbeat import Heartbeat
-from knfleet.agent.status.klusterlet import CONNECTED, WAITING, Connection
-from knfleet.agent.status.managed_namespaces import MemberNamespaces
-from knfleet.agent.status.reporter import Reporter
+from knfleet.agent.status.heartbeat import HeartbeatController
+from knfleet.agent.status.klusterlet import CONNECTED, WAITING, HubConnectionStatus
+from knfleet.agent.status.managed_namespaces import ManagedNamespaceController
+from knfleet.agent.status.reporter import ClusterStatusController
 from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
-from knfleet.kube.cache.informer import Change
+from knfleet.apply.manifest_fields import items, part
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile
 from knfleet.runtime.logs import log
@@ -38,127 +38,133 @@ LOST_SECONDS = 20.0
 """How long the hub may say that we may not look before we believe it."""
 PROMPT = ControllerOptions(queue=QueueOptions(backoff=Backoff(0.1, 10)), deadline_seconds=180)
 
-STRANGER = "stranger"
+CERTIFICATE_REJECTED = "stranger"
 """The hub does not take our certificate."""
 
-Say = Callable[[Connection], None]
+ReportConnection = Callable[[HubConnectionStatus], None]
 
 
-class Sitting:
+class SessionControllers:
     """Everything that the agent does for one seat."""
 
-    def __init__(self, seat: Seat, keeper: Keeper, say: Say) -> None:
-        self.seat = seat
-        self.say = say
-        self.reporter = Reporter(seat)
-        self.handover = Handover(seat)
-        self.renewal = Renewal(seat, keeper)
-        self.reporting = self.controller("report", self.reporter.reconcile)
-        self.beating = self.controller("heartbeat", Heartbeat(seat).reconcile)
-        self.handing = self.controller("handover", self.handover.reconcile)
-        self.renewing = self.controller("certificate", self.renewal.reconcile)
-        self.naming = self.controller("namespaces", MemberNamespaces(seat).reconcile)
-        self.renewal.changed = lambda: self.wake(self.reporting)
+    def __init__(
+        self, session: HubSession, store: CredentialStore, report: ReportConnection
+    ) -> None:
+        self.session = session
+        self.report = report
+        self.reporter = ClusterStatusController(session)
+        self.access_token = AccessTokenController(session)
+        self.renewal = CertificateController(session, store)
+        self.status_controller = self.controller("report", self.reporter.reconcile)
+        self.heartbeat = self.controller("heartbeat", HeartbeatController(session).reconcile)
+        self.token_controller = self.controller("handover", self.access_token.reconcile)
+        self.certificate_controller = self.controller("certificate", self.renewal.reconcile)
+        self.namespace_controller = self.controller(
+            "namespaces", ManagedNamespaceController(session).reconcile
+        )
+        self.renewal.changed = lambda: self.wake(self.status_controller)
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
         """A controller of one thing, looked at from the start on."""
         controller = Controller(name, reconcile, PROMPT)
-        controller.queue.add(self.seat.request)
+        controller.queue.add(self.session.request)
         return controller
 
     def wake(self, *controllers: Controller) -> None:
         """Have controllers look again."""
         for controller in controllers:
-            controller.queue.add(self.seat.request)
+            controller.queue.add(self.session.request)
 
     async def run(self) -> str:
         """Do it all until the seat is lost; why it was."""
         self.watch()
-        self.say_validity()
+        self.report_validity()
         components = (
-            self.seat.own,
-            self.seat.events,
+            self.session.own,
+            self.session.events,
             *self.reporter.watched,
-            self.handover.secret,
+            self.access_token.secret,
             self.renewal.secret,
-            self.reporting,
-            self.beating,
-            self.handing,
-            self.renewing,
-            self.naming,
+            self.status_controller,
+            self.heartbeat,
+            self.token_controller,
+            self.certificate_controller,
+            self.namespace_controller,
         )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run()) for each in components]
-            tasks.append(group.create_task(self.watch_over()))
-            await self.seat.over.wait()
+            tasks.append(group.create_task(self.watch_session()))
+            await self.session.over.wait()
             for task in tasks:
                 task.cancel()
-        return self.seat.why
+        return self.session.why
 
     def watch(self) -> None:
         """Wire what is watched to what is done about it."""
-        self.seat.own.on_change(self.cluster_changed)
+        self.session.own.on_change(self.cluster_changed)
         for informer in self.reporter.watched:
             informer.on_change(self.spoke_changed)
-        self.handover.secret.on_change(lambda _: self.wake(self.handing))
-        self.renewal.secret.on_change(lambda _: self.wake(self.renewing))
+        self.access_token.secret.on_change(lambda _: self.wake(self.token_controller))
+        self.renewal.secret.on_change(lambda _: self.wake(self.certificate_controller))
 
-    def cluster_changed(self, change: Change) -> None:
+    def cluster_changed(self, change: StoreChange) -> None:
         """The hub, or we ourselves, changed the ManagedCluster."""
         if change.new is None:
-            self.seat.leave("the ManagedCluster was deleted")
+            self.session.leave("the ManagedCluster was deleted")
             return
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         accepted = cluster is not None and is_accepted(cluster)
-        self.say(CONNECTED if accepted else WAITING)
-        self.wake(self.reporting)
-        if spoken(change.old) != spoken(change.new):
-            self.wake(self.beating, self.handing, self.renewing)
+        self.report(CONNECTED if accepted else WAITING)
+        self.wake(self.status_controller)
+        if relevant_state(change.old) != relevant_state(change.new):
+            self.wake(self.heartbeat, self.token_controller, self.certificate_controller)
         if namespaces(change.old) != namespaces(change.new):
-            self.wake(self.naming)
+            self.wake(self.namespace_controller)
 
-    def spoke_changed(self, change: Change) -> None:
+    def spoke_changed(self, change: StoreChange) -> None:
         """Something that is reported changed on the spoke."""
         if without_version(change.old) != without_version(change.new):
-            self.wake(self.reporting)
+            self.wake(self.status_controller)
 
-    def say_validity(self) -> None:
+    def report_validity(self) -> None:
         """Have the conditions tell how long the certificate is valid."""
-        certificate = csr.read(self.seat.identity.held.certificate)
+        certificate = csr.read(self.session.identity.credentials.certificate)
         if certificate is not None:
-            self.seat.rotated = StandardCondition(
+            self.session.rotated = StandardCondition(
                 type=CERTIFICATE_ROTATED,
                 status="True",
                 reason="ClientCertificateUpdated",
                 message=f"client certificate rotated, valid {csr.valid_for(certificate)}",
             )
 
-    async def watch_over(self) -> None:
+    async def watch_session(self) -> None:
         """Give the seat up when the hub has said for a while that we have none."""
         since: float | None = None
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(1)
-            failing = self.seat.own.failing
+            failing = self.session.own.failing
             if isinstance(failing, Unauthorized):
-                self.seat.leave(STRANGER)
+                self.session.leave(CERTIFICATE_REJECTED)
             elif isinstance(failing, Forbidden | NotFound):
                 since = since or clock()
                 if clock() - since > LOST_SECONDS:
-                    self.seat.leave("the hub does not let us see our ManagedCluster any more")
+                    self.session.leave("the hub does not let us see our ManagedCluster any more")
             else:
                 since = None
                 if failing is not None:
                     reason = "BootstrapSecretFunctional,HubKubeConfigError"
-                    self.say(Connection("True", reason, f"The hub does not answer: {failing}"))
+                    self.report(
+                        HubConnectionStatus("True", reason, f"The hub does not answer: {failing}")
+                    )
 
 
-def spoken(manifest: Object | None) -> object:
+def relevant_state(manifest: Object | None) -> object:
     """What of a ManagedCluster concerns the agent beyond the words in its status."""
     if manifest is None:
         return None
-    said = [(each["type"], each["status"]) for each in items(manifest, "status", "conditions")]
-    return part(manifest, "spec"), said
+    reported = [(each["type"], each["status"]) for each in items(manifest, "status", "conditions")]
+    return part(manifest, "spec"), reported
 
 
 def namespaces(manifest: Object | None) -> object:
@@ -173,15 +179,15 @@ def without_version(manifest: Object | None) -> Object:
     return {name: value for name, value in (manifest or {}).items() if name != "metadata"}
 
 
-async def admitted(seat: Seat) -> str:
+async def wait_for_acceptance(session: HubSession) -> str:
     """Wait until the hub lets the cluster see itself; why it does not, if it is not to be."""
     pause, most = ASK_SECONDS
     ends = asyncio.get_running_loop().time() + ASKED_OFTEN
     while asyncio.get_running_loop().time() < ends:
         try:
-            await seat.hub.get(CLUSTERS, seat.names.cluster)
+            await session.hub.get(CLUSTERS, session.names.cluster)
         except Unauthorized:
-            return STRANGER
+            return CERTIFICATE_REJECTED
         except NotFound:
             return "unknown"
         except Forbidden:
@@ -196,9 +202,9 @@ async def admitted(seat: Seat) -> str:
 
 
 @asynccontextmanager
-async def taken(seat: Seat) -> AsyncGenerator[Seat]:
+async def open_session(session: HubSession) -> AsyncGenerator[HubSession]:
     """A seat whose connections end with it."""
     try:
-        yield seat
+        yield session
     finally:
-        await seat.hub.close()
+        await session.hub.close()

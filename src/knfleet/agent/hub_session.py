@@ -3,47 +3,53 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from knfleet.agent.registration.cluster_names import Names
-from knfleet.agent.registration.identity import HUB, Held, Place
-from knfleet.agent.settings import Settings
+from knfleet.agent.registration.cluster_names import AgentNames
+from knfleet.agent.registration.identity import HUB, HubAddress, HubCredentials
+from knfleet.agent.settings import AgentSettings
 from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.kube.auth.credentials import REREAD, Credential
 from knfleet.kube.cache.informer import Informer, without_managed_fields
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.events.recorder import Events
 
-FEW_AT_ONCE = Options(concurrency=6, user_agent="knfleet-agent")
+FEW_AT_ONCE = ClientOptions(concurrency=6, user_agent="knfleet-agent")
 
 
-class Identity:
+class CertificateHolder:
     """The agent's certificate as it is now: a renewed one is used without a new connection."""
 
-    def __init__(self, held: Held) -> None:
-        self.held = held
+    def __init__(self, credentials: HubCredentials) -> None:
+        self.credentials = credentials
 
     async def fetch(self) -> Credential:
         """The pair that is held now."""
         return Credential(
-            client_certificate=self.held.certificate,
-            client_key=self.held.key,
+            client_certificate=self.credentials.certificate,
+            client_key=self.credentials.key,
             expires=datetime.now(UTC) + min(REREAD, timedelta(seconds=10)),
         )
 
 
-class Seat:
+class HubSession:
     """The hub as the agent sees it, and what it tells the hub."""
 
-    def __init__(self, settings: Settings, held: Held, place: Place, spoke: Client) -> None:
+    def __init__(
+        self,
+        settings: AgentSettings,
+        credentials: HubCredentials,
+        address: HubAddress,
+        spoke: Client,
+    ) -> None:
         self.settings = settings
-        self.names = Names(held.cluster, held.agent)
-        self.place = place
+        self.names = AgentNames(credentials.cluster, credentials.agent)
+        self.address = address
         self.spoke = spoke
-        self.identity = Identity(held)
-        self.hub = Client(Connection(HUB, place.endpoint, self.identity), FEW_AT_ONCE)
+        self.identity = CertificateHolder(credentials)
+        self.hub = Client(Connection(HUB, address.endpoint, self.identity), FEW_AT_ONCE)
         self.own = Informer(
             self.hub,
             CLUSTERS,

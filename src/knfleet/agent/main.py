@@ -15,24 +15,29 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from knfleet.agent.controllers import STRANGER, Sitting, admitted, taken
-from knfleet.agent.hub_session import Seat
-from knfleet.agent.registration.bootstrap_kubeconfig import Source, changed, readable
-from knfleet.agent.registration.cluster_names import Names, random_agent
-from knfleet.agent.registration.credential_store import Keeper
+from knfleet.agent.controllers import (
+    CERTIFICATE_REJECTED,
+    SessionControllers,
+    open_session,
+    wait_for_acceptance,
+)
+from knfleet.agent.hub_session import HubSession
+from knfleet.agent.registration.bootstrap_kubeconfig import BootstrapSource, changed, readable
+from knfleet.agent.registration.cluster_names import AgentNames, random_agent
+from knfleet.agent.registration.credential_store import CredentialStore
 from knfleet.agent.registration.identity import (
     Bootstrap,
-    Held,
+    HubCredentials,
     certificate_problem,
     choose_names,
     hub_kubeconfig,
     is_moved,
 )
 from knfleet.agent.registration.registration import ensure_cluster, register
-from knfleet.agent.settings import Settings
-from knfleet.agent.status.klusterlet import WAITING, Connection, KlusterletStatus
+from knfleet.agent.settings import AgentSettings
+from knfleet.agent.status.klusterlet import WAITING, HubConnectionStatus, KlusterletController
 from knfleet.api.cluster.managedcluster import CLUSTERS
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.logs import log
 
@@ -45,19 +50,19 @@ class Agent:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         *,
         spoke: Client,
-        keeper: Keeper,
-        source: Source,
-        klusterlet: KlusterletStatus,
+        store: CredentialStore,
+        source: BootstrapSource,
+        klusterlet: KlusterletController,
     ) -> None:
         self.settings = settings
         self.spoke = spoke
-        self.keeper = keeper
+        self.store = store
         self.source = source
         self.klusterlet = klusterlet
-        self.fallback = Names("", random_agent())
+        self.fallback = AgentNames("", random_agent())
         self.lost = ""
         """Why the last seat was lost."""
 
@@ -87,65 +92,71 @@ class Agent:
 
     async def join(self, bootstrap: Bootstrap) -> None:
         """One round: have an identity, and sit as long as it is of use."""
-        held = await self.identity()
-        names = Names(held.cluster, held.agent)
-        problem = certificate_problem(held, names, datetime.now(UTC))
-        if not problem and is_moved(held, bootstrap.place):
-            held, problem = await self.at_another_place(held, bootstrap)
+        credentials = await self.identity()
+        names = AgentNames(credentials.cluster, credentials.agent)
+        problem = certificate_problem(credentials, names, datetime.now(UTC))
+        if not problem and is_moved(credentials, bootstrap.address):
+            credentials, problem = await self.try_new_address(credentials, bootstrap)
         lost, self.lost = self.lost, ""
-        if not problem and lost == STRANGER:
+        if not problem and lost == CERTIFICATE_REJECTED:
             problem = "the hub does not know our certificate"
         if problem:
             log.info("joining", cluster=names.cluster, agent=names.agent, why=problem)
-            self.klusterlet.say(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
+            self.klusterlet.report(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
             wanted = self.settings.registration(names)
-            held = await register(bootstrap, wanted, self.klusterlet.fail)
+            credentials = await register(bootstrap, wanted, self.klusterlet.fail)
             log.info("got a certificate", cluster=names.cluster, user=names.user)
-        await self.keeper.save(held)
-        self.lost = await self.sit(held, bootstrap)
+        await self.store.save(credentials)
+        self.lost = await self.run_session(credentials, bootstrap)
 
-    async def identity(self) -> Held:
+    async def identity(self) -> HubCredentials:
         """What is kept, with names; new names are kept at once, so that a restart knows them."""
-        kept = await self.keeper.load()
+        kept = await self.store.load()
         names = choose_names(self.settings.asked, kept, self.fallback)
-        held = replace(kept, cluster=names.cluster, agent=names.agent)
-        if held != kept:
-            await self.keeper.save(held)
-        return held
+        credentials = replace(kept, cluster=names.cluster, agent=names.agent)
+        if credentials != kept:
+            await self.store.save(credentials)
+        return credentials
 
-    async def at_another_place(self, held: Held, bootstrap: Bootstrap) -> tuple[Held, str]:
+    async def try_new_address(
+        self, credentials: HubCredentials, bootstrap: Bootstrap
+    ) -> tuple[HubCredentials, str]:
         """The same identity at another address, and what is wrong with it there."""
-        there = replace(held, kubeconfig=hub_kubeconfig(bootstrap.place))
-        async with taken(Seat(self.settings, there, bootstrap.place, self.spoke)) as seat:
+        there = replace(credentials, kubeconfig=hub_kubeconfig(bootstrap.address))
+        async with open_session(
+            HubSession(self.settings, there, bootstrap.address, self.spoke)
+        ) as session:
             try:
-                await seat.hub.get(CLUSTERS, held.cluster)
+                await session.hub.get(CLUSTERS, credentials.cluster)
             except (Unauthorized, Forbidden, NotFound) as error:
                 return (
                     there,
                     f"the hub that the bootstrap kubeconfig names does not know us: {error}",
                 )
-        log.info("the hub has moved", server=bootstrap.place.endpoint.server)
+        log.info("the hub has moved", server=bootstrap.address.endpoint.server)
         return there, ""
 
-    async def sit(self, held: Held, bootstrap: Bootstrap) -> str:
+    async def run_session(self, credentials: HubCredentials, bootstrap: Bootstrap) -> str:
         """Be a managed cluster; why that came to an end."""
-        async with taken(Seat(self.settings, held, bootstrap.place, self.spoke)) as seat:
-            why = await admitted(seat)
+        async with open_session(
+            HubSession(self.settings, credentials, bootstrap.address, self.spoke)
+        ) as session:
+            why = await wait_for_acceptance(session)
             if not why:
-                why = await Sitting(seat, self.keeper, self.klusterlet.say).run()
+                why = await SessionControllers(session, self.store, self.klusterlet.report).run()
                 log.warning("no longer at the hub", why=why)
-            elif why != STRANGER:
-                self.klusterlet.say(WAITING)
-                await self.remind(bootstrap, held)
+            elif why != CERTIFICATE_REJECTED:
+                self.klusterlet.report(WAITING)
+                await self.remind(bootstrap, credentials)
         return why
 
-    async def remind(self, bootstrap: Bootstrap, held: Held) -> None:
+    async def remind(self, bootstrap: Bootstrap, credentials: HubCredentials) -> None:
         """See to it that the hub still knows that we want to join."""
-        wanted = self.settings.registration(Names(held.cluster, held.agent))
-        async with Client(bootstrap.connection, Options(attempts=1, concurrency=4)) as hub:
+        wanted = self.settings.registration(AgentNames(credentials.cluster, credentials.agent))
+        async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
             try:
                 await ensure_cluster(hub, wanted)
             except KubeError as error:
                 log.warning("the hub does not take us yet", error=str(error))
                 reason = "BootstrapSecretError"
-                self.klusterlet.say(Connection("True", reason, str(error)))
+                self.klusterlet.report(HubConnectionStatus("True", reason, str(error)))

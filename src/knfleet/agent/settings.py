@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from knfleet.agent.registration.cluster_names import Names
-from knfleet.agent.registration.registration import Registration
-from knfleet.agent.status.cluster_status import Telling
+from knfleet.agent.registration.cluster_names import AgentNames
+from knfleet.agent.registration.registration import RegistrationRequest
+from knfleet.agent.status.cluster_status import ClaimFilter
 from knfleet.api.meta import Object
 from knfleet.api.operator import AGENT_NAMESPACE
 from knfleet.kube.endpoint import Endpoint
@@ -16,10 +16,10 @@ TOKEN_SECONDS = 3600
 LEAST_LIFETIME_SECONDS = 3600
 
 
-class Settings(Struct, frozen=True):
+class AgentSettings(Struct, frozen=True):
     """Flags of the process, read and checked."""
 
-    asked: Names = Names("", "")
+    asked: AgentNames = AgentNames("", "")
     namespace: str = AGENT_NAMESPACE
     health_seconds: float = HEALTH_SECONDS
     """How often the cluster is looked at when nothing is heard of it."""
@@ -28,7 +28,7 @@ class Settings(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
     client_configs: tuple[Object, ...] = ()
     """Where the hub reaches the cluster, as the ManagedCluster says it."""
-    telling: Telling = Telling()
+    claim_filter: ClaimFilter = ClaimFilter()
     """Which claims the hub is told."""
     has_claims: bool = True
     """Whether ClusterClaims are told at all."""
@@ -44,6 +44,8 @@ class Settings(Struct, frozen=True):
     klusterlet: str = ""
     """The Klusterlet whose status tells how the agent is; none when empty."""
 
-    def registration(self, names: Names) -> Registration:
+    def registration(self, names: AgentNames) -> RegistrationRequest:
         """What the hub is told at first."""
-        return Registration(names, self.annotations, self.client_configs, self.lifetime_seconds)
+        return RegistrationRequest(
+            names, self.annotations, self.client_configs, self.lifetime_seconds
+        )

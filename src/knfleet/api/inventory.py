@@ -25,7 +25,7 @@ BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type
 Anything = Annotated[Any, Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})]
 
 
-class ClusterManager(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ProfileManager(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Who publishes a profile."""
 
     name: Annotated[str, doc("Name of the cluster manager.", maxLength=253)]
@@ -35,7 +35,7 @@ class ProfileSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """What a cluster is called, and who manages it."""
 
     cluster_manager: Annotated[
-        ClusterManager,
+        ProfileManager,
         doc(
             "The cluster manager that owns this profile. It cannot be changed.",
             **{"x-kubernetes-validations": IMMUTABLE},

@@ -25,11 +25,11 @@ Quantity = Annotated[int | str, Meta(extra_json_schema={INT_OR_STRING: True, "pa
 """An amount such as 2, 500m or 64Mi."""
 
 
-class Part(Struct, frozen=True, rename="camel", omit_defaults=True):
+class PodField(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A part of a pod."""
 
 
-class Requirement(Part, frozen=True):
+class SelectorRequirement(PodField, frozen=True):
     """A condition on one label or field."""
 
     key: Annotated[str, doc("Name of the label or field.")]
@@ -39,23 +39,25 @@ class Requirement(Part, frozen=True):
     ] = []
 
 
-class LabelSelector(Part, frozen=True):
+class PodLabelSelector(PodField, frozen=True):
     """Labels that objects must have; all conditions must hold."""
 
     match_labels: Annotated[dict[str, str], doc("Labels with exactly these values.")] = {}
-    match_expressions: Annotated[list[Requirement], doc("Conditions on labels.")] = []
+    match_expressions: Annotated[list[SelectorRequirement], doc("Conditions on labels.")] = []
 
 
-class NodeSelectorTerm(Part, frozen=True):
+class NodeSelectorTerm(PodField, frozen=True):
     """Conditions on a node, all of which must hold."""
 
-    match_expressions: Annotated[list[Requirement], doc("Conditions on the node's labels.")] = []
+    match_expressions: Annotated[
+        list[SelectorRequirement], doc("Conditions on the node's labels.")
+    ] = []
     match_fields: Annotated[
-        list[Requirement], doc("Conditions on the node's fields, such as metadata.name.")
+        list[SelectorRequirement], doc("Conditions on the node's fields, such as metadata.name.")
     ] = []
 
 
-class NodeSelector(Part, frozen=True):
+class NodeSelector(PodField, frozen=True):
     """Which nodes are permitted."""
 
     node_selector_terms: Annotated[
@@ -64,14 +66,14 @@ class NodeSelector(Part, frozen=True):
     ]
 
 
-class PreferredNodes(Part, frozen=True):
+class PreferredNodes(PodField, frozen=True):
     """Nodes that are preferred."""
 
     weight: Annotated[Int32, doc("How much it counts, from 1 to 100.")]
     preference: Annotated[NodeSelectorTerm, doc("The preferred nodes.", **ATOMIC)]
 
 
-class NodeAffinity(Part, frozen=True):
+class NodeAffinity(PodField, frozen=True):
     """Which nodes pods run on."""
 
     required_during_scheduling_ignored_during_execution: Annotated[
@@ -82,18 +84,18 @@ class NodeAffinity(Part, frozen=True):
     ] = []
 
 
-class PodAffinityTerm(Part, frozen=True):
+class PodAffinityTerm(PodField, frozen=True):
     """Which other pods count, and what "together" means."""
 
     topology_key: Annotated[str, doc("Label of nodes: nodes with the same value are one place.")]
     label_selector: Annotated[
-        LabelSelector | None, doc("Labels of the pods that count.", **ATOMIC)
+        PodLabelSelector | None, doc("Labels of the pods that count.", **ATOMIC)
     ] = None
     namespaces: Annotated[
         list[str], doc("Namespaces of the pods that count; the pod's own when empty.")
     ] = []
     namespace_selector: Annotated[
-        LabelSelector | None, doc("Labels of further namespaces; {} means all.", **ATOMIC)
+        PodLabelSelector | None, doc("Labels of further namespaces; {} means all.", **ATOMIC)
     ] = None
     match_label_keys: Annotated[
         list[str], doc("Labels whose value must be that of the new pod.")
@@ -103,14 +105,14 @@ class PodAffinityTerm(Part, frozen=True):
     ] = []
 
 
-class PreferredPods(Part, frozen=True):
+class PreferredPods(PodField, frozen=True):
     """Pods whose place is preferred, or avoided."""
 
     weight: Annotated[Int32, doc("How much it counts, from 1 to 100.")]
     pod_affinity_term: Annotated[PodAffinityTerm, doc("The pods, and the kind of place.")]
 
 
-class PodAffinity(Part, frozen=True):
+class PodAffinity(PodField, frozen=True):
     """How pods are placed by where other pods run."""
 
     required_during_scheduling_ignored_during_execution: Annotated[
@@ -121,7 +123,7 @@ class PodAffinity(Part, frozen=True):
     ] = []
 
 
-class Affinity(Part, frozen=True):
+class Affinity(PodField, frozen=True):
     """Where pods run."""
 
     node_affinity: Annotated[NodeAffinity | None, doc("By properties of nodes.")] = None
@@ -131,7 +133,7 @@ class Affinity(Part, frozen=True):
     )
 
 
-class Toleration(Part, frozen=True):
+class Toleration(PodField, frozen=True):
     """A taint of nodes that pods tolerate."""
 
     key: Annotated[str, doc("Key of the taint; with Exists, all taints when empty.")] = ""
@@ -143,14 +145,14 @@ class Toleration(Part, frozen=True):
     ] = None
 
 
-class TopologySpreadConstraint(Part, frozen=True):
+class TopologySpreadConstraint(PodField, frozen=True):
     """How evenly pods are spread."""
 
     max_skew: Annotated[Int32, doc("Largest permitted difference in the number of pods.")]
     topology_key: Annotated[str, doc("Label of nodes: nodes with the same value are one domain.")]
     when_unsatisfiable: Annotated[str, doc("DoNotSchedule or ScheduleAnyway.")]
     label_selector: Annotated[
-        LabelSelector | None, doc("Labels of the pods that are counted.", **ATOMIC)
+        PodLabelSelector | None, doc("Labels of the pods that are counted.", **ATOMIC)
     ] = None
     match_label_keys: Annotated[
         list[str], doc("Labels whose value must be that of the new pod.")
@@ -164,7 +166,7 @@ class TopologySpreadConstraint(Part, frozen=True):
     ] = ""
 
 
-class KeyReference(Part, frozen=True):
+class KeyReference(PodField, frozen=True):
     """A key of a ConfigMap or Secret in the pod's namespace."""
 
     key: Annotated[str, doc("The key.")]
@@ -172,14 +174,14 @@ class KeyReference(Part, frozen=True):
     optional: Annotated[bool | None, doc("Whether it may be absent.")] = None
 
 
-class FieldReference(Part, frozen=True):
+class FieldReference(PodField, frozen=True):
     """A field of the pod."""
 
     field_path: Annotated[str, doc("Path of the field, such as metadata.name.")]
     api_version: Annotated[str, doc("Version that the path is of; v1 when empty.")] = ""
 
 
-class FileKeyReference(Part, frozen=True):
+class FileKeyReference(PodField, frozen=True):
     """A key of a file in an emptyDir volume of the pod."""
 
     volume_name: Annotated[str, doc("Name of the volume.")]
@@ -188,7 +190,7 @@ class FileKeyReference(Part, frozen=True):
     optional: Annotated[bool | None, doc("Whether it may be absent.")] = None
 
 
-class ResourceReference(Part, frozen=True):
+class ResourceReference(PodField, frozen=True):
     """A limit or request of a container."""
 
     resource: Annotated[str, doc("Such as limits.cpu or requests.memory.")]
@@ -196,7 +198,7 @@ class ResourceReference(Part, frozen=True):
     divisor: Annotated[Quantity | None, doc("Unit of the value; 1 when absent.")] = None
 
 
-class EnvVarSource(Part, frozen=True):
+class EnvVarSource(PodField, frozen=True):
     """Where a variable's value comes from; exactly one field is set."""
 
     config_map_key_ref: Annotated[KeyReference | None, doc("A key of a ConfigMap.", **ATOMIC)] = (
@@ -212,7 +214,7 @@ class EnvVarSource(Part, frozen=True):
     ] = None
 
 
-class EnvVar(Part, frozen=True):
+class EnvVar(PodField, frozen=True):
     """An environment variable."""
 
     name: Annotated[str, doc("Name of the variable.")]
@@ -222,7 +224,7 @@ class EnvVar(Part, frozen=True):
     ] = None
 
 
-class VolumeMount(Part, frozen=True):
+class VolumeMount(PodField, frozen=True):
     """A volume in a container."""
 
     name: Annotated[str, doc("Name of the volume.")]
@@ -236,7 +238,7 @@ class VolumeMount(Part, frozen=True):
     ] = ""
 
 
-class ResourceClaim(Part, frozen=True):
+class ResourceClaim(PodField, frozen=True):
     """A claim of the pod that a container uses."""
 
     name: Annotated[str, doc("Name of the claim in the pod.")]
@@ -245,7 +247,7 @@ class ResourceClaim(Part, frozen=True):
 
 AffinityObject = Annotated[Object, shape(Affinity)]
 EnvVarObject = Annotated[Object, shape(EnvVar)]
-LabelSelectorObject = Annotated[Object, shape(LabelSelector)]
+LabelSelectorObject = Annotated[Object, shape(PodLabelSelector)]
 ResourceClaimObject = Annotated[Object, shape(ResourceClaim)]
 SpreadObject = Annotated[Object, shape(TopologySpreadConstraint)]
 TolerationObject = Annotated[Object, shape(Toleration)]

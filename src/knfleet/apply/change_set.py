@@ -21,7 +21,7 @@ class Action(StrEnum):
     """It stays, and is no longer a member of the set."""
 
 
-class Why(StrEnum):
+class FailureKind(StrEnum):
     """Kinds of failure that are told apart, because different people mend them."""
 
     FORBIDDEN = "Forbidden"
@@ -41,7 +41,7 @@ class Why(StrEnum):
     OTHER = "Other"
 
 
-class Denial(Struct, frozen=True, order=True):
+class MissingRight(Struct, frozen=True, order=True):
     """A right that is missing; without a namespace, at the scope of the cluster."""
 
     resource: str
@@ -54,7 +54,7 @@ class Denial(Struct, frozen=True, order=True):
         return f"{self.verb} {name}" + (f" in {self.namespace}" if self.namespace else "")
 
 
-class Change(Struct, frozen=True):
+class ObjectResult(Struct, frozen=True):
     """One object that is as it should be now, and what it took."""
 
     ref: Ref
@@ -69,22 +69,22 @@ class Change(Struct, frozen=True):
     """Whether somebody else made it, with our label on it, and so keeps it."""
 
 
-class Failure(Struct, frozen=True):
+class ObjectFailure(Struct, frozen=True):
     """One object that is not as it should be, and why."""
 
     ref: Ref
-    why: Why
+    why: FailureKind
     message: str
     """The server's reason, as a sentence without the object's name."""
     verb: str = "apply"
-    denials: tuple[Denial, ...] = ()
+    denials: tuple[MissingRight, ...] = ()
     """The rights that are missing, when that is why."""
 
     def __str__(self) -> str:
         return f"{self.ref}: {self.message}"
 
 
-class Pending(Struct, frozen=True):
+class ObjectPending(Struct, frozen=True):
     """One object that must wait, and what for."""
 
     ref: Ref
@@ -94,29 +94,29 @@ class Pending(Struct, frozen=True):
         return f"{self.ref}: {self.message}"
 
 
-Outcome = Change | Failure | Pending
+Outcome = ObjectResult | ObjectFailure | ObjectPending
 
 
 class ChangeSet(Struct, frozen=True):
     """What became of all objects of a set."""
 
-    changes: tuple[Change, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    pending: tuple[Pending, ...] = ()
+    changes: tuple[ObjectResult, ...] = ()
+    failures: tuple[ObjectFailure, ...] = ()
+    pending: tuple[ObjectPending, ...] = ()
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> "ChangeSet":
         """A change set, in the order of names."""
-        changes: list[Change] = []
-        failures: list[Failure] = []
-        pending: list[Pending] = []
+        changes: list[ObjectResult] = []
+        failures: list[ObjectFailure] = []
+        pending: list[ObjectPending] = []
         for outcome in sorted(outcomes, key=lambda each: each.ref):
             match outcome:
-                case Change():
+                case ObjectResult():
                     changes.append(outcome)
-                case Failure():
+                case ObjectFailure():
                     failures.append(outcome)
-                case Pending():
+                case ObjectPending():
                     pending.append(outcome)
         return cls(tuple(changes), tuple(failures), tuple(pending))
 
@@ -167,7 +167,7 @@ class ChangeSet(Struct, frozen=True):
         return any(change.action != Action.UNCHANGED for change in self.changes)
 
     @property
-    def denials(self) -> list[Denial]:
+    def denials(self) -> list[MissingRight]:
         """The rights that are missing, each once."""
         return sorted({denial for each in self.failures for denial in each.denials})
 

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from knfleet.api.core import CRDS
 from knfleet.api.meta import Object, Resource, api_group
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Failure, Why
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.change_set import FailureKind, ObjectFailure
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import CLUSTER_ROLE, GroupKind, Ref
 
 Kinds = Mapping[tuple[str, str], Resource]
@@ -44,7 +44,7 @@ class Desired(Struct, frozen=True):
     digest: str
 
 
-class Owners(Struct, frozen=True):
+class OwnerReferences(Struct, frozen=True):
     """Who owns the objects of a set."""
 
     owner: Object | None = None
@@ -67,20 +67,20 @@ class Owners(Struct, frozen=True):
         return [owner_reference(self.owner), *kept]
 
 
-NO_OWNERS = Owners()
+NO_OWNERS = OwnerReferences()
 
 
 class DesiredSet(Struct, frozen=True):
     """All objects that must exist."""
 
     objects: Mapping[Ref, Desired]
-    rejected: tuple[Failure, ...] = ()
+    rejected: tuple[ObjectFailure, ...] = ()
     """Objects that cannot even be asked for."""
 
     @property
     def has_unknown_kinds(self) -> bool:
         """Whether some kinds were not served when the objects were made ready."""
-        return any(failure.why == Why.UNKNOWN_KIND for failure in self.rejected)
+        return any(failure.why == FailureKind.UNKNOWN_KIND for failure in self.rejected)
 
     @property
     def refs(self) -> frozenset[Ref]:
@@ -115,11 +115,11 @@ def defined_kinds(objects: Iterable[Object]) -> dict[tuple[str, str], Resource]:
 
 
 def prepare(
-    objects: Iterable[Object], kinds: Kinds, applyset: ApplySet, owners: Owners = NO_OWNERS
+    objects: Iterable[Object], kinds: Kinds, applyset: ApplySet, owners: OwnerReferences = NO_OWNERS
 ) -> DesiredSet:
     """Objects ready to be applied; of several with the same name the last one counts."""
     wanted: dict[Ref, Desired] = {}
-    rejected: dict[Ref, Failure] = {}
+    rejected: dict[Ref, ObjectFailure] = {}
     for manifest in objects:
         resource = kinds.get(kind_of(manifest))
         ref = ref_in(manifest, resource)
@@ -131,7 +131,7 @@ def prepare(
             continue
         ours = dressed(manifest, ref, applyset, owners)
         digest = hashlib.sha256(encode(ours)).hexdigest()[:32]
-        ours["metadata"]["annotations"][marks.APPLIED_HASH] = digest
+        ours["metadata"]["annotations"][well_known.APPLIED_HASH] = digest
         wanted[ref] = Desired(ref, resource, ours, digest)
     return DesiredSet(wanted, tuple(rejected.values()))
 
@@ -151,30 +151,36 @@ def ref_in(manifest: Object, resource: Resource | None) -> Ref:
     return Ref(api_group(api_version)[0], kind, namespace, meta.get("name") or "")
 
 
-def problem_of(ref: Ref, manifest: Object, resource: Resource | None) -> Failure | None:
+def problem_of(ref: Ref, manifest: Object, resource: Resource | None) -> ObjectFailure | None:
     """Why an object cannot be applied, whatever the cluster says."""
     if not ref.name:
-        return Failure(ref, Why.INVALID, "it has no name (generateName is not supported)")
+        return ObjectFailure(
+            ref, FailureKind.INVALID, "it has no name (generateName is not supported)"
+        )
     if resource is None:
         return unknown_kind(ref, manifest)
     if resource.namespaced and not ref.namespace:
-        return Failure(ref, Why.INVALID, "it has no namespace, and its kind needs one")
+        return ObjectFailure(
+            ref, FailureKind.INVALID, "it has no namespace, and its kind needs one"
+        )
     return None
 
 
-def unknown_kind(ref: Ref, manifest: Object) -> Failure:
+def unknown_kind(ref: Ref, manifest: Object) -> ObjectFailure:
     """The failure for a kind that the cluster does not serve, in the words of other tools."""
     version, kind = kind_of(manifest)
-    return Failure(ref, Why.UNKNOWN_KIND, f'no matches for kind "{kind}" in version "{version}"')
+    return ObjectFailure(
+        ref, FailureKind.UNKNOWN_KIND, f'no matches for kind "{kind}" in version "{version}"'
+    )
 
 
-def dressed(manifest: Object, ref: Ref, applyset: ApplySet, owners: Owners) -> Object:
+def dressed(manifest: Object, ref: Ref, applyset: ApplySet, owners: OwnerReferences) -> Object:
     """A copy of a manifest with our marks, without what is never ours."""
     given: dict[str, Any] = manifest["metadata"]
     meta = {name: value for name, value in given.items() if name not in SERVERS_METADATA}
-    meta["labels"] = {**part(given, "labels"), marks.PART_OF: applyset.id}
+    meta["labels"] = {**part(given, "labels"), well_known.PART_OF: applyset.id}
     meta["annotations"] = dict(part(given, "annotations"))
-    for name in (marks.APPLIED_HASH, *marks.LEGACY_ANNOTATIONS):
+    for name in (well_known.APPLIED_HASH, *well_known.LEGACY_ANNOTATIONS):
         meta["annotations"].pop(name, None)
     if ref.namespace:
         meta["namespace"] = ref.namespace

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from knfleet.api.core import BUILT_IN, CONFIG_MAPS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.delete import other_set
 from knfleet.apply.act.executor import Executor
 from knfleet.apply.act.gates import Gates
@@ -26,27 +26,27 @@ from knfleet.apply.act.writer import Deadlines, Writer
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import (
     Action,
-    Change,
     ChangeSet,
-    Denial,
-    Failure,
+    FailureKind,
+    MissingRight,
+    ObjectFailure,
+    ObjectPending,
+    ObjectResult,
     Outcome,
-    Pending,
-    Why,
 )
 from knfleet.apply.desired import (
     NO_OWNERS,
     Desired,
     DesiredSet,
     Kinds,
-    Owners,
+    OwnerReferences,
     defined_kinds,
     kind_of,
     prepare,
 )
-from knfleet.apply.observe.live_state import Ledger, Seen, Sight
+from knfleet.apply.observe.live_state import AppliedObjects, LiveState, LiveStateReader
 from knfleet.apply.observe.watches import SetWatch
-from knfleet.apply.plan.steps import Context, Plan, Step, Verdict, make_plan
+from knfleet.apply.plan.steps import ApplyPlan, ApplyStep, StepAction, StepContext, make_plan
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
@@ -66,7 +66,7 @@ class Engine:
         client: Client,
         applyset: ApplySet,
         *,
-        owners: Owners = NO_OWNERS,
+        owners: OwnerReferences = NO_OWNERS,
         watch: SetWatch | None = None,
         deadlines: Deadlines = DEADLINES,
         fresh_seconds: float = FRESH_SECONDS,
@@ -76,18 +76,18 @@ class Engine:
         self.applyset = applyset
         self.owners = owners
         self.deadlines = deadlines
-        self.ledger = Ledger(now, fresh_seconds)
-        self.sight = Sight(client, applyset, self.ledger, watch)
+        self.applied_objects = AppliedObjects(now, fresh_seconds)
+        self.live_state = LiveStateReader(client, applyset, self.applied_objects, watch)
         self.parents = Parents(client, applyset)
-        self.writer = Writer(client, applyset, self.ledger, deadlines)
-        self.gates = Gates(client, applyset, self.sight, deadlines)
+        self.writer = Writer(client, applyset, self.applied_objects, deadlines)
+        self.gates = Gates(client, applyset, self.live_state, deadlines)
         self.executor = Executor(self.parents, self.writer, self.gates)
-        self.pruner = Pruner(client, self.parents, self.sight, deadlines)
+        self.pruner = Pruner(client, self.parents, self.live_state, deadlines)
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
         self.known_kinds: Kinds = {}
         self.doubts = False
         """Whether the next whole look must not rely on what is remembered or watched."""
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         """Held by who acts: a repair must not bring back what an uninstall deletes."""
 
     async def desired(self, objects: Sequence[Object]) -> DesiredSet:
@@ -124,66 +124,66 @@ class Engine:
         except NotFound:
             return None
 
-    def reown(self, owners: Owners) -> None:
+    def reown(self, owners: OwnerReferences) -> None:
         """Give objects other owners, from the next apply on."""
         self.owners = owners
         self.prepared = None
 
     def recheck(self) -> None:
         """Believe nothing: the next apply and prune look at everything in the cluster itself."""
-        self.ledger.records.clear()
+        self.applied_objects.records.clear()
         self.pruner.forget()
         self.parents.parent = None
         self.doubts = True
 
     async def rediscover(self) -> None:
         """Write on the parent again where members are, after it was lost: their labels tell."""
-        async with self.turn:
+        async with self.lock:
             members, _ = await self.pruner.sweep()
             refs = [member.ref for member in members]
             await self.parents.change(lambda inventory: inventory.widened(refs))
 
-    async def plan(self, objects: Sequence[Object]) -> Plan:
+    async def plan(self, objects: Sequence[Object]) -> ApplyPlan:
         """What `apply` would do; nothing is written."""
         desired = await self.desired(objects)
-        _, plan = await self.look(desired.objects.values())
+        _, plan = await self.observe(desired.objects.values())
         return plan
 
-    def wanted(self, objects: Sequence[Object]) -> Mapping[Ref, Desired]:
+    def prepared_objects(self, objects: Sequence[Object]) -> Mapping[Ref, Desired]:
         """The objects ready to be applied, if they have been made ready before."""
         if self.prepared is None or self.prepared[0] is not objects:
             return {}
         return self.prepared[1].objects
 
-    def context(self, adoptable: frozenset[str] = frozenset()) -> Context:
+    def context(self, adoptable: frozenset[str] = frozenset()) -> StepContext:
         """What decisions depend on."""
         parent = self.parents.parent
         if parent is None:
-            return Context(self.applyset.id, adoptable)
-        return Context(self.applyset.id, adoptable, parent.inventory.done_jobs)
+            return StepContext(self.applyset.id, adoptable)
+        return StepContext(self.applyset.id, adoptable, parent.inventory.done_jobs)
 
-    async def look(self, wanted: Collection[Desired]) -> tuple[Seen, Plan]:
+    async def observe(self, wanted: Collection[Desired]) -> tuple[LiveState, ApplyPlan]:
         """What is there of some objects, and what must be done."""
         if self.parents.parent is None:
             await self.parents.read()
-        seen = await self.sight.look(wanted, afresh=self.doubts)
-        hidden = {failure.ref for failure in seen.failures}
+        live = await self.live_state.read(wanted, afresh=self.doubts)
+        hidden = {failure.ref for failure in live.failures}
         part = DesiredSet({each.ref: each for each in wanted if each.ref not in hidden})
-        context = self.context(await self.orphaned_sets(seen))
-        if len(seen.objects) <= MANY:
-            return seen, make_plan(part, seen.objects, context, trusted=seen.trusted)
-        return seen, await asyncio.to_thread(
-            make_plan, part, seen.objects, context, trusted=seen.trusted
+        context = self.context(await self.orphaned_sets(live))
+        if len(live.objects) <= MANY:
+            return live, make_plan(part, live.objects, context, trusted=live.trusted)
+        return live, await asyncio.to_thread(
+            make_plan, part, live.objects, context, trusted=live.trusted
         )
 
-    async def orphaned_sets(self, seen: Seen) -> frozenset[str]:
+    async def orphaned_sets(self, live: LiveState) -> frozenset[str]:
         """Sets of ours, found on objects, whose parent is gone."""
-        ours = {each.part_of for each in seen.objects.values() if each.part_of and each.own}
+        ours = {each.part_of for each in live.objects.values() if each.part_of and each.own}
         gone: set[str] = set()
         for set_id in ours - {self.applyset.id}:
             try:
                 parents = await self.client.list(
-                    CONFIG_MAPS, labels=f"{marks.SET_ID}={set_id}", metadata_only=True
+                    CONFIG_MAPS, labels=f"{well_known.SET_ID}={set_id}", metadata_only=True
                 )
             except Forbidden:
                 continue
@@ -198,23 +198,23 @@ class Engine:
 
         Raises `KubeError` when the cluster cannot be looked at, or the parent cannot be written.
         """
-        async with self.turn:
+        async with self.lock:
             return await self.apply_now(objects, only)
 
     async def apply_now(self, objects: Sequence[Object], only: Collection[Ref] | None) -> ChangeSet:
         """The same, when it is our turn; a part is only applied of what was applied as a whole."""
-        if only is not None and not self.wanted(objects):
+        if only is not None and not self.prepared_objects(objects):
             return ChangeSet()
         desired = await self.desired(objects)
         wanted = [each for ref, each in desired.objects.items() if only is None or ref in only]
         if only is not None:
-            self.ledger.forget(only)
-        seen, plan = await self.look(wanted)
+            self.applied_objects.forget(only)
+        live, plan = await self.observe(wanted)
         self.doubts = self.doubts and only is not None
         outcomes: list[Outcome] = [
             *(each for each in desired.rejected if only is None or each.ref in only),
-            *seen.failures,
-            *map(self.keep, plan.kept),
+            *live.failures,
+            *map(self.record_unchanged, plan.kept),
             *map(stopped, plan.stopped),
         ]
         if plan.is_empty:
@@ -224,19 +224,19 @@ class Engine:
             outcomes += await self.executor.execute(plan, desired)
         return ChangeSet.of(await self.with_rights(outcomes, desired))
 
-    def keep(self, step: Step) -> Change:
+    def record_unchanged(self, step: ApplyStep) -> ObjectResult:
         """Remember that an object is as it should be."""
         if step.observed is not None:
-            self.ledger.note(step.desired.ref, step.desired.digest, step.observed.version)
-        return Change(step.desired.ref, Action.UNCHANGED)
+            self.applied_objects.note(step.desired.ref, step.desired.digest, step.observed.version)
+        return ObjectResult(step.desired.ref, Action.UNCHANGED)
 
     async def with_rights(self, outcomes: list[Outcome], desired: DesiredSet) -> list[Outcome]:
         """Failures for want of rights, completed by all rights that are missing there."""
         forbidden = {
             each.ref: desired.objects[each.ref]
             for each in outcomes
-            if isinstance(each, Failure)
-            and each.why == Why.FORBIDDEN
+            if isinstance(each, ObjectFailure)
+            and each.why == FailureKind.FORBIDDEN
             and each.ref in desired.objects
         }
         if not forbidden:
@@ -248,7 +248,7 @@ class Engine:
             return outcomes
         return [
             with_denials(each, missing[places[each.ref]])
-            if isinstance(each, Failure) and each.ref in places
+            if isinstance(each, ObjectFailure) and each.ref in places
             else each
             for each in outcomes
         ]
@@ -259,7 +259,7 @@ class Engine:
         To be called when what is wanted works. When nothing was applied since the last time, it
         asks the cluster nothing.
         """
-        async with self.turn:
+        async with self.lock:
             return await self.pruner.prune(await self.desired(objects), self.owners)
 
     async def losses(self, objects: Sequence[Object]) -> list[Ref]:
@@ -268,22 +268,24 @@ class Engine:
 
     async def uninstall(self) -> ChangeSet:
         """Delete all members; CRDs stay, and Namespaces that were there before."""
-        async with self.turn:
-            self.ledger.records.clear()
+        async with self.lock:
+            self.applied_objects.records.clear()
             self.prepared = None
             return await self.pruner.uninstall(self.owners)
 
 
-def stopped(step: Step) -> Outcome:
+def stopped(step: ApplyStep) -> Outcome:
     """The outcome for an object that cannot be written now."""
     observed = step.observed
     assert observed is not None
-    if step.verdict == Verdict.REFUSE:
-        return Failure(step.desired.ref, Why.OTHER_SET, other_set(observed))
+    if step.verdict == StepAction.REFUSE:
+        return ObjectFailure(step.desired.ref, FailureKind.OTHER_SET, other_set(observed))
     held = f", and held by the finalizers {', '.join(observed.finalizers)}"
-    return Pending(step.desired.ref, "it is being deleted" + (held if observed.finalizers else ""))
+    return ObjectPending(
+        step.desired.ref, "it is being deleted" + (held if observed.finalizers else "")
+    )
 
 
-def with_denials(failure: Failure, denials: Iterable[Denial]) -> Failure:
+def with_denials(failure: ObjectFailure, denials: Iterable[MissingRight]) -> ObjectFailure:
     """A failure that names more rights that are missing."""
     return replace(failure, denials=tuple(sorted({*failure.denials, *denials})))

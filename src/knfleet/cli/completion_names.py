@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from knfleet.view.fleet_model import Fleet
+    from knfleet.view.fleet_model import FleetView
 
 SECONDS = 2.0
 """A shell that waits longer for names is worse than one without them."""
@@ -41,7 +41,7 @@ def names_of_clusters(
     return beginning(cluster_items(fleet_for(context)), incomplete)
 
 
-def install_items(fleet: "Fleet | None") -> list[CompletionItem]:
+def install_items(fleet: "FleetView | None") -> list[CompletionItem]:
     """Custom resources by namespace and name; twins of both kinds by kind too."""
     rows = fleet.installs if fleet is not None else ()
     counts = Counter((row.namespace, row.name) for row in rows)
@@ -54,7 +54,7 @@ def install_items(fleet: "Fleet | None") -> list[CompletionItem]:
     ]
 
 
-def cluster_items(fleet: "Fleet | None") -> list[CompletionItem]:
+def cluster_items(fleet: "FleetView | None") -> list[CompletionItem]:
     """Clusters by name."""
     rows = fleet.clusters if fleet is not None else ()
     return [CompletionItem(row.name, help="cluster") for row in rows]
@@ -66,18 +66,18 @@ def beginning(items: list[CompletionItem], incomplete: str) -> list[CompletionIt
     return list(found.values())
 
 
-def fleet_for(context: click.Context) -> "Fleet | None":
+def fleet_for(context: click.Context) -> "FleetView | None":
     """The fleet of the hub that the line so far names; None when it does not answer at once."""
     from knfleet.cli.fleet.fleet_options import connection_of
-    from knfleet.kube.client.verbs import Client, Options
+    from knfleet.kube.client.verbs import Client, ClientOptions
     from knfleet.kube.errors import KubeError
     from knfleet.view.fleet_reader import fleet_of, read_objects
 
     kubeconfig: Path | None = context.params.get("kubeconfig")
 
-    async def read() -> "Fleet":
+    async def read() -> "FleetView":
         seconds = float(os.environ.get(SECONDS_VARIABLE) or SECONDS)
-        options = Options(deadline_seconds=seconds, connect_seconds=seconds, attempts=1)
+        options = ClientOptions(deadline_seconds=seconds, connect_seconds=seconds, attempts=1)
         connection = connection_of(kubeconfig, context.params.get("context"))
         async with asyncio.timeout(seconds), Client(connection, options) as client:
             return fleet_of(await read_objects(client, metadata_only=True), datetime.now(UTC))

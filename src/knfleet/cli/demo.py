@@ -8,7 +8,7 @@ import click
 
 from knfleet.cli.dev import chosen_folder, directory_option
 from knfleet.cli.output import explained, progress, table
-from knfleet.dev.errors import GroundError
+from knfleet.dev.errors import DevError
 from knfleet.kube.errors import KubeError
 
 
@@ -25,7 +25,7 @@ from knfleet.kube.errors import KubeError
     help="Whether spokes join by themselves, or ClusterProfiles are written by hand.",
 )
 @directory_option
-@explained(GroundError, KubeError)
+@explained(DevError, KubeError)
 def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> None:
     """Show knfleet on real clusters on this machine.
 
@@ -35,15 +35,15 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     address is told early and at the end. With --keep the spokes stay joined, and keep Knative.
     """
     from knfleet.dev.demo.demo import show
-    from knfleet.dev.dev_clusters import Ground
-    from knfleet.dev.progress import Silence
+    from knfleet.dev.dev_clusters import DevClusters
+    from knfleet.dev.progress_reporter import SilentProgress
 
     folder = chosen_folder(directory, "demo")
     with progress() as listener:
-        ground = Ground(folder, progress=listener)
+        ground = DevClusters(folder, progress=listener)
         try:
             shown = asyncio.run(
-                show(ground, spokes, listener or Silence(), keep=keep, profiles=profiles)
+                show(ground, spokes, listener or SilentProgress(), keep=keep, profiles=profiles)
             )
             rows = [
                 [each.name, "ready" if each.ready else "NOT READY", each.version, each.url]

@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING
 import click
 
 from knfleet.cli.output import explained, progress, table
-from knfleet.dev.errors import GroundError
+from knfleet.dev.errors import DevError
 
 if TYPE_CHECKING:
-    from knfleet.dev.dev_status import GroundStatus
-    from knfleet.dev.folder import Folder
+    from knfleet.dev.dev_folder import DevFolder
+    from knfleet.dev.dev_status import DevStatus
 
 
-def chosen_folder(directory: Path | None, name: str) -> "Folder":
+def chosen_folder(directory: Path | None, name: str) -> "DevFolder":
     """The folder that the options name."""
     import platformdirs
 
-    from knfleet.dev.folder import Folder
+    from knfleet.dev.dev_folder import DevFolder
 
     if not name or "/" in name or name.startswith("."):
-        raise GroundError(f"--name {name!r} cannot be a folder's name; use letters and digits")
+        raise DevError(f"--name {name!r} cannot be a folder's name; use letters and digits")
     if directory is not None:
-        return Folder(directory.absolute())
-    return Folder(platformdirs.user_data_path("knfleet") / "dev" / name)
+        return DevFolder(directory.absolute())
+    return DevFolder(platformdirs.user_data_path("knfleet") / "dev" / name)
 
 
-def existing_folder(directory: Path | None, name: str) -> "Folder":
+def existing_folder(directory: Path | None, name: str) -> "DevFolder":
     """The folder that the options name, which must have clusters in it."""
     folder = chosen_folder(directory, name)
     if not folder.state_file.exists():
-        raise GroundError(f"there are no dev clusters in {folder.root}; start some: knfleet dev up")
+        raise DevError(f"there are no dev clusters in {folder.root}; start some: knfleet dev up")
     return folder
 
 
@@ -70,16 +70,16 @@ def command() -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def up(spokes: int, port_range: str, quiet: bool, name: str, directory: Path | None) -> None:
     """Start a hub and spokes, or repair and extend those that there are."""
     from knfleet.dev import ports
-    from knfleet.dev.dev_clusters import Ground
+    from knfleet.dev.dev_clusters import DevClusters
 
     folder = chosen_folder(directory, name)
     wanted = ports.parse_range(port_range)
     with progress(quiet=quiet) as listener:
-        ground = Ground(folder, progress=listener, port_range=wanted)
+        ground = DevClusters(folder, progress=listener, port_range=wanted)
         state = asyncio.run(ground.up(spokes))
     if not quiet:
         names = ", ".join(cluster.name for cluster in state.clusters)
@@ -90,13 +90,13 @@ def up(spokes: int, port_range: str, quiet: bool, name: str, directory: Path | N
 @command.command()
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def down(name: str, directory: Path | None) -> None:
     """Stop all clusters and remove their files."""
-    from knfleet.dev.dev_clusters import Ground
+    from knfleet.dev.dev_clusters import DevClusters
 
     folder = chosen_folder(directory, name)
-    if Ground(folder).down():
+    if DevClusters(folder).down():
         click.echo(f"removed the clusters in {folder.root}")
     else:
         click.echo(f"nothing to do: there are no clusters in {folder.root}")
@@ -112,7 +112,7 @@ def down(name: str, directory: Path | None) -> None:
 )
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def status(output: str, name: str, directory: Path | None) -> None:
     """Show how each cluster is; exit code 1 when one is not well."""
     import msgspec
@@ -129,7 +129,7 @@ def status(output: str, name: str, directory: Path | None) -> None:
         sys.exit(1)
 
 
-def status_table(found: "GroundStatus") -> str:
+def status_table(found: "DevStatus") -> str:
     """The status for people."""
     rows = [
         [
@@ -151,7 +151,7 @@ def status_table(found: "GroundStatus") -> str:
 @click.argument("cluster", required=False)
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def kubeconfig(cluster: str | None, name: str, directory: Path | None) -> None:
     """Print the path of the kubeconfig: of all clusters, or of one."""
     folder = existing_folder(directory, name)
@@ -161,11 +161,11 @@ def kubeconfig(cluster: str | None, name: str, directory: Path | None) -> None:
     click.echo(folder.cluster(known_cluster(folder, cluster)) / "admin.kubeconfig")
 
 
-def known_cluster(folder: "Folder", cluster: str) -> str:
+def known_cluster(folder: "DevFolder", cluster: str) -> str:
     """The cluster's name, if there is such a cluster."""
     names = [each.name for each in folder.read().clusters]
     if cluster not in names:
-        raise GroundError(f"there is no cluster {cluster!r}; there are {', '.join(names)}")
+        raise DevError(f"there is no cluster {cluster!r}; there are {', '.join(names)}")
     return cluster
 
 
@@ -176,7 +176,7 @@ def known_cluster(folder: "Folder", cluster: str) -> str:
 @click.option("--tail", default=200, show_default=True, help="How many lines to begin with.")
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def logs(
     cluster: str, component: str | None, follow: bool, tail: int, name: str, directory: Path | None
 ) -> None:
@@ -189,26 +189,24 @@ def logs(
     else:
         known_cluster(folder, cluster)
         if component not in control_plane.COMPONENTS:
-            raise GroundError(
-                f"name a component of {cluster}: {', '.join(control_plane.COMPONENTS)}"
-            )
+            raise DevError(f"name a component of {cluster}: {', '.join(control_plane.COMPONENTS)}")
         path = folder.log(control_plane.process_name(cluster, component))
     if not path.exists():
-        raise GroundError(f"{path} is not there; start the clusters with: knfleet dev up")
+        raise DevError(f"{path} is not there; start the clusters with: knfleet dev up")
     arguments = ["tail", f"--lines={tail}", *(["--follow"] if follow else []), str(path)]
     sys.exit(subprocess.run(arguments, check=False).returncode)
 
 
 @command.command()
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but progress.")
-@explained(GroundError)
+@explained(DevError)
 def binaries(quiet: bool) -> None:
     """Find or build the servers, and show where they come from."""
     from knfleet.dev.binaries.locate import ensure
-    from knfleet.dev.progress import Silence
+    from knfleet.dev.progress_reporter import SilentProgress
 
     with progress() as listener:
-        tools = asyncio.run(ensure(listener or Silence()))
+        tools = asyncio.run(ensure(listener or SilentProgress()))
     if not quiet:
         rows = [[each.name, each.version, each.origin, str(each.path)] for each in tools.values()]
         click.echo(table(["TOOL", "VERSION", "FROM", "PATH"], rows))
@@ -227,7 +225,7 @@ namespace_option = click.option(
 @namespace_option
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def hold(
     cluster: str,
     workload: str,
@@ -238,13 +236,13 @@ def hold(
     directory: Path | None,
 ) -> None:
     """Keep a workload's pods from being ready, or break or slow them."""
-    from knfleet.dev.dev_clusters import Ground
-    from knfleet.dev.hold import Workload, annotate, wanted
+    from knfleet.dev.dev_clusters import DevClusters
+    from knfleet.dev.hold import HeldWorkload, annotate, wanted
 
     folder = existing_folder(directory, name)
-    target = Workload.parse(workload, namespace)
+    target = HeldWorkload.parse(workload, namespace)
     annotations = wanted(broken=broken or "", slow=slow or "")
-    connection = Ground(folder).connection(known_cluster(folder, cluster))
+    connection = DevClusters(folder).connection(known_cluster(folder, cluster))
     asyncio.run(annotate(connection, target, annotations))
     state = f"broken: {broken}" if broken else f"slow: {slow}" if slow else "held"
     click.echo(
@@ -258,14 +256,14 @@ def hold(
 @namespace_option
 @name_option
 @directory_option
-@explained(GroundError)
+@explained(DevError)
 def release(cluster: str, workload: str, namespace: str, name: str, directory: Path | None) -> None:
     """Let a held, broken or slow workload go."""
-    from knfleet.dev.dev_clusters import Ground
-    from knfleet.dev.hold import RELEASED, Workload, annotate
+    from knfleet.dev.dev_clusters import DevClusters
+    from knfleet.dev.hold import RELEASED, HeldWorkload, annotate
 
     folder = existing_folder(directory, name)
-    target = Workload.parse(workload, namespace)
-    connection = Ground(folder).connection(known_cluster(folder, cluster))
+    target = HeldWorkload.parse(workload, namespace)
+    connection = DevClusters(folder).connection(known_cluster(folder, cluster))
     asyncio.run(annotate(connection, target, RELEASED))
     click.echo(f"{target} on {cluster} is released")

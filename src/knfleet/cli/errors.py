@@ -20,7 +20,7 @@ ORIGINS = "knfleet.cli.origins"
 OTHER = "choose another cluster with --context or --kubeconfig"
 
 
-class Origin(NamedTuple):
+class ServerOrigin(NamedTuple):
     """How a command came to the address of a cluster."""
 
     server: str
@@ -33,16 +33,16 @@ def remember(connection: "Connection", kubeconfig: Path | None, context: str | N
     """Keep how a connection was chosen, for as long as the command runs."""
     running = click.get_current_context(silent=True)
     if running is not None:
-        origin = Origin(connection.endpoint.server, kubeconfig, context)
+        origin = ServerOrigin(connection.endpoint.server, kubeconfig, context)
         running.meta.setdefault(ORIGINS, []).append(origin)
 
 
-def origin_of(error: BaseException) -> Origin | None:
+def origin_of(error: BaseException) -> ServerOrigin | None:
     """How the command came to the cluster that an error is about: the first, in doubt."""
     from urllib.parse import urlsplit
 
     running = click.get_current_context(silent=True)
-    known: list[Origin] = [] if running is None else running.meta.get(ORIGINS, [])
+    known: list[ServerOrigin] = [] if running is None else running.meta.get(ORIGINS, [])
     text = str(error)
     named = [each for each in known if urlsplit(each.server).netloc in text]
     return next(iter([*named, *known]), None)
@@ -96,7 +96,7 @@ def remedy(error: "KubeError") -> str:
     from knfleet.kube import errors
 
     match error:
-        case errors.Refused():
+        case errors.ConnectionRefused():
             return f"nothing listens there: start the cluster, or {OTHER}"
         case errors.DnsFailed():
             return f"check the server's name and your network or VPN, or {OTHER}"
@@ -194,7 +194,7 @@ def quoted_context() -> str:
     return ""
 
 
-def whence(origin: Origin) -> str:
+def whence(origin: ServerOrigin) -> str:
     """The file and the context that an address comes from, in words."""
     from knfleet.kube.auth import kubeconfig
     from knfleet.kube.errors import KubeError

@@ -16,115 +16,115 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command lives, and what the overview says about it."""
 
     module: str
     help: str
 
 
-COMMANDS: dict[str, Entry] = {
-    "accept": Entry(
+COMMANDS: dict[str, CommandEntry] = {
+    "accept": CommandEntry(
         "knfleet.cli.fleet.accept",
         "Take clusters in that asked to join.",
     ),
-    "agent": Entry(
+    "agent": CommandEntry(
         "knfleet.cli.process.agent",
         "Keep this cluster joined to its hub.",
     ),
-    "apply": Entry(
+    "apply": CommandEntry(
         "knfleet.cli.knative.apply",
         "Carry out a plan: write the custom resources that it was made for.",
     ),
-    "clean": Entry(
+    "clean": CommandEntry(
         "knfleet.cli.fleet.clean",
         "Take a hub off its cluster.",
     ),
-    "clusterset": Entry(
+    "clusterset": CommandEntry(
         "knfleet.cli.fleet.clusterset",
         "Put clusters into sets, and let namespaces see sets.",
     ),
-    "completion": Entry(
+    "completion": CommandEntry(
         "knfleet.cli.completion",
         "Print what a shell needs to complete commands, flags and names.",
     ),
-    "detach": Entry(
+    "detach": CommandEntry(
         "knfleet.cli.fleet.detach",
         "Take clusters out of their hub.",
     ),
-    "doctor": Entry(
+    "doctor": CommandEntry(
         "knfleet.cli.fleet.doctor",
         "Say what is wrong with a cluster, and what to do about it.",
     ),
-    "explain": Entry(
+    "explain": CommandEntry(
         "knfleet.cli.knative.explain",
         "Say what a reason means, how to find the cause, and what fixes it.",
     ),
-    "get": Entry(
+    "get": CommandEntry(
         "knfleet.cli.fleet.get",
         "Print tokens, and the clusters of a hub.",
     ),
-    "init": Entry(
+    "init": CommandEntry(
         "knfleet.cli.fleet.init",
         "Make a cluster a hub, and print how clusters join it.",
     ),
-    "join": Entry(
+    "join": CommandEntry(
         "knfleet.cli.fleet.join",
         "Have a cluster ask a hub to take it in.",
     ),
-    "unjoin": Entry(
+    "unjoin": CommandEntry(
         "knfleet.cli.fleet.unjoin",
         "Take the agent off a cluster, with all that came with it.",
     ),
-    "bundle": Entry(
+    "bundle": CommandEntry(
         "knfleet.cli.knative.bundle",
         "Get, list and check Knative's release files.",
     ),
-    "demo": Entry(
+    "demo": CommandEntry(
         "knfleet.cli.demo",
         "Show knfleet on real clusters on this machine.",
     ),
-    "dev": Entry(
+    "dev": CommandEntry(
         "knfleet.cli.dev",
         "Run real control planes on this machine.",
     ),
-    "hub": Entry(
+    "hub": CommandEntry(
         "knfleet.cli.process.hub",
         "Run a hub: clusters join it, and Knative is installed on them.",
     ),
-    "manifests": Entry(
+    "manifests": CommandEntry(
         "knfleet.cli.process.manifests",
         "Print manifests for `kubectl apply`.",
     ),
-    "operator": Entry(
+    "operator": CommandEntry(
         "knfleet.cli.process.operator",
         "Install Knative as custom resources ask for it.",
     ),
-    "plan": Entry(
+    "plan": CommandEntry(
         "knfleet.cli.knative.plan",
         "Show what would change on the clusters, object by object and field by field.",
     ),
-    "plugin": Entry(
+    "plugin": CommandEntry(
         "knfleet.cli.process.plugin",
         "Print a credential, as an exec plugin of kubectl and operators.",
     ),
-    "render": Entry(
+    "render": CommandEntry(
         "knfleet.cli.knative.render",
         "Print the objects that a custom resource installs.",
     ),
-    "status": Entry(
+    "status": CommandEntry(
         "knfleet.cli.knative.status",
         "Show the fleet on one screen, or one installation link by link.",
     ),
-    "support-bundle": Entry(
+    "support-bundle": CommandEntry(
         "knfleet.cli.knative.support_bundle",
         "Pack what somebody else needs to find a fault, without secrets.",
     ),
-    "wait": Entry(
+    "wait": CommandEntry(
         "knfleet.cli.knative.wait",
         "Return when installations or clusters are ready, gone, or say something.",
     ),
-    "web": Entry(
+    "web": CommandEntry(
         "knfleet.cli.process.web",
         "Show the fleet of a hub in a browser.",
     ),

@@ -101,7 +101,7 @@ class PlainProgress:
         self.shown: dict[str, float] = {}
         self.shown_at = time.monotonic()
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """One line."""
         click.echo(text, err=True)
 
@@ -124,7 +124,7 @@ class LiveProgress:
         self.drawn = 0.0
         self.is_open = False
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """One line, above the moving one."""
         self.clear()
         click.echo(text, err=True)

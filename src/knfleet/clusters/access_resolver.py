@@ -23,10 +23,10 @@ from knfleet.clusters.provider_file import Provider
 from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.auth.kubeconfig_entries import (
     EXEC_EXTENSION,
-    Cluster,
     ClusterBody,
+    ClusterEntry,
+    EntryOrigin,
     NamedExtension,
-    Origin,
 )
 from knfleet.kube.client.proxy import proxy_for
 from knfleet.kube.client.transport import server_url
@@ -44,7 +44,7 @@ PLUGIN_SECONDS = 30.0
 NAMES_SHOWN = 8
 
 
-class Access(Struct, frozen=True):
+class ResolvedAccess(Struct, frozen=True):
     """One way into a cluster; two that are equal are the same connection."""
 
     endpoint: Endpoint
@@ -71,7 +71,9 @@ def check_health(profile: ClusterProfile) -> None:
     )
 
 
-def resolve(profile: ClusterProfile, providers: Sequence[Provider], problem: str = "") -> Access:
+def resolve(
+    profile: ClusterProfile, providers: Sequence[Provider], problem: str = ""
+) -> ResolvedAccess:
     """The way into a profile's cluster; raises `AccessError` when there is none.
 
     The problem is the provider file's, if it has one.
@@ -89,7 +91,7 @@ def resolve(profile: ClusterProfile, providers: Sequence[Provider], problem: str
     offered = profile.access_provider(provider.name)
     cluster = offered.cluster if offered is not None else None
     endpoint = endpoint_of(profile, provider, cluster)
-    return Access(endpoint, plugin_of(profile, provider, cluster, endpoint), provider.name)
+    return ResolvedAccess(endpoint, plugin_of(profile, provider, cluster, endpoint), provider.name)
 
 
 def chosen(profile: ClusterProfile, providers: Sequence[Provider]) -> Provider:
@@ -130,7 +132,7 @@ def endpoint_of(
         proxy_url=given.proxy_url,
         extensions=[NamedExtension(one.name, one.extension) for one in given.extensions],
     )
-    entry = Cluster(provider.name, Origin(f"ClusterProfile {profile.key}"), body)
+    entry = ClusterEntry(provider.name, EntryOrigin(f"ClusterProfile {profile.key}"), body)
     try:
         endpoint = entry.endpoint()
         if not endpoint.server.startswith("https://"):

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.plan.field_sets import set_of, without
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound
@@ -44,7 +44,7 @@ class OtherHub(AnchorError):
     """The anchor is another hub's."""
 
 
-class Root(Struct, frozen=True):
+class AnchorSpec(Struct, frozen=True):
     """What must be there before anything is installed for a custom resource."""
 
     kind: str
@@ -67,7 +67,7 @@ class Root(Struct, frozen=True):
         return Key(self.owner.namespace, name)
 
 
-class Rooted(Struct, frozen=True):
+class AnchorState(Struct, frozen=True):
     """The anchor, and the Namespace that it is in, as they are on the spoke."""
 
     anchor: Object
@@ -76,7 +76,7 @@ class Rooted(Struct, frozen=True):
     """Whether the Namespace was made just now, so that nothing can be in it."""
 
 
-def anchor_of(root: Root) -> Object:
+def anchor_of(root: AnchorSpec) -> Object:
     """The anchor as it must be."""
     key = root.key
     return {
@@ -99,7 +99,7 @@ def anchor_of(root: Root) -> Object:
     }
 
 
-def namespace_of(root: Root) -> Object:
+def namespace_of(root: AnchorSpec) -> Object:
     """The Namespace as it is made when there is none."""
     return {
         "apiVersion": NAMESPACES.api_version,
@@ -112,7 +112,7 @@ def namespace_of(root: Root) -> Object:
     }
 
 
-def disclaim_patch(root: Root, namespace: Object, manager: str) -> list[Object]:
+def disclaim_patch(root: AnchorSpec, namespace: Object, manager: str) -> list[Object]:
     """The JSON patch after which labels and annotations of users belong to who applies them.
 
     Who created them owns them, too, and so would keep them for ever; empty when we do not.
@@ -136,7 +136,7 @@ def is_creator(entry: Object, manager: str) -> bool:
     return is_whole and (entry.get("manager"), entry.get("operation")) == (manager, "Update")
 
 
-def disclaimed(root: Root, entry: Object) -> Object:
+def disclaimed(root: AnchorSpec, entry: Object) -> Object:
     """An entry of managedFields without what the custom resource says of the Namespace."""
     fields = set_of(entry)
     for section, names in (("f:labels", root.labels), ("f:annotations", root.annotations)):
@@ -154,7 +154,7 @@ def label_value(name: str) -> str:
     return f"{name[: LONGEST_LABEL - 17]}-{digest}"
 
 
-def is_intact(root: Root, manifest: Object) -> bool:
+def is_intact(root: AnchorSpec, manifest: Object) -> bool:
     """Whether an anchor says everything that it must, and is there to stay."""
     wanted, found = anchor_of(root)["metadata"], manifest["metadata"]
     return "deletionTimestamp" not in found and all(
@@ -163,7 +163,7 @@ def is_intact(root: Root, manifest: Object) -> bool:
     )
 
 
-def check_hub(root: Root, manifest: Object) -> None:
+def check_hub(root: AnchorSpec, manifest: Object) -> None:
     """Raise `OtherHub` when an anchor is another hub's."""
     found = part(manifest, "metadata", "annotations").get(HUB_UID, "")
     if found and found != root.hub_uid:
@@ -181,18 +181,18 @@ class Anchors:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def ensure(self, root: Root) -> Rooted:
+    async def ensure(self, root: AnchorSpec) -> AnchorState:
         """Namespace and anchor as they must be; raises `AnchorError`."""
         key = root.key
         namespace, is_new = await self.namespace(root)
         for _ in range(ATTEMPTS):
             anchor = await self.present(root, is_new=is_new)
             if anchor is not None:
-                return Rooted(anchor, namespace, is_new)
+                return AnchorState(anchor, namespace, is_new)
             is_new = False
         raise AnchorError(f"ConfigMap {key} is written by others all the time; looking again")
 
-    async def namespace(self, root: Root) -> tuple[Object, bool]:
+    async def namespace(self, root: AnchorSpec) -> tuple[Object, bool]:
         """The Namespace, and whether it is new; one that is there already is left as it is."""
         name = root.owner.namespace
         is_new = False
@@ -206,7 +206,7 @@ class Anchors:
                 found = await self.client.get(NAMESPACES, name)
         return await self.disclaim(root, found), is_new
 
-    async def disclaim(self, root: Root, namespace: Object) -> Object:
+    async def disclaim(self, root: AnchorSpec, namespace: Object) -> Object:
         """The Namespace, whose labels and annotations of users belong to who applies them."""
         name = root.owner.namespace
         for _ in range(ATTEMPTS):
@@ -218,7 +218,7 @@ class Anchors:
             namespace = await self.client.get(NAMESPACES, name)
         raise AnchorError(f"Namespace {name} is written by others all the time; looking again")
 
-    async def present(self, root: Root, *, is_new: bool = False) -> Object | None:
+    async def present(self, root: AnchorSpec, *, is_new: bool = False) -> Object | None:
         """The anchor as it must be; None when others wrote it just then."""
         found = None if is_new else await self.find(root)
         if found is None:
@@ -239,7 +239,7 @@ class Anchors:
         except (Conflict, NotFound):
             return None
 
-    async def find(self, root: Root) -> Object | None:
+    async def find(self, root: AnchorSpec) -> Object | None:
         """The anchor that is there; raises `OtherHub` when it is not for us to touch."""
         key = root.key
         try:
@@ -249,7 +249,7 @@ class Anchors:
         check_hub(root, found)
         return found
 
-    async def gone(self, root: Root, anchor: Object) -> None:
+    async def gone(self, root: AnchorSpec, anchor: Object) -> None:
         """Wait until an anchor that is being deleted is gone."""
         try:
             async with asyncio.timeout(GOING_SECONDS):

@@ -19,17 +19,17 @@ from knfleet.clusters.access_errors import (
     AccessError,
     provider_closed,
 )
-from knfleet.clusters.access_resolver import Access
-from knfleet.clusters.connection import Session
+from knfleet.clusters.access_resolver import ResolvedAccess
+from knfleet.clusters.connection import ClusterConnection
 from knfleet.clusters.connection_state import (
+    ClusterState,
     Phase,
-    SpokeState,
-    Verdict,
+    PhaseReason,
     cluster_name,
     failure,
     stale,
 )
-from knfleet.clusters.timing import Setup
+from knfleet.clusters.timing import ConnectionSetup
 from knfleet.kube.client.verbs import Client
 
 
@@ -37,7 +37,7 @@ class NotYetResolved(AccessError):
     """Profiles are still being read, which is worth waiting for."""
 
 
-class Live(Struct, frozen=True):
+class LiveCluster(Struct, frozen=True):
     """A cluster that answers."""
 
     cluster: ClusterName
@@ -48,24 +48,24 @@ class Live(Struct, frozen=True):
     version: str
 
 
-class Spoke:
+class Cluster:
     """One spoke in use."""
 
-    def __init__(self, profile: Key, setup: Setup, told: Callable[[Key], None]) -> None:
+    def __init__(self, profile: Key, setup: ConnectionSetup, told: Callable[[Key], None]) -> None:
         self.profile = profile
         self.setup = setup
         self.told = told
         self.holders: set[str] = set()
-        self.access: Access | None = None
+        self.access: ResolvedAccess | None = None
         self.problem: AccessError | None = not_yet_resolved(profile)
         self.despite = False
         """Whether somebody wants to get in whatever is wrong with the profile."""
-        self.session: Session | None = None
+        self.session: ClusterConnection | None = None
         self.sessions = 0
         self.was_connected = False
         self.excesses = 0
         """How many sessions in a row ended because the spoke sent too much."""
-        self.refused: Verdict | None = None
+        self.refused: PhaseReason | None = None
         """How the last of them stood."""
         self.failed: dict[str, int] = {}
         """How many tries failed in sessions that are over, by reason."""
@@ -81,7 +81,7 @@ class Spoke:
         """Set when there may be another way in."""
         self.changed = asyncio.Event()
 
-    def aim(self, access: Access | None, problem: AccessError | None) -> None:
+    def aim(self, access: ResolvedAccess | None, problem: AccessError | None) -> None:
         """Take this way in from now on; a problem is in the way of everything but removal."""
         cleared = self.problem is not None and problem is None
         self.access, self.problem = access, problem
@@ -89,12 +89,12 @@ class Spoke:
         session = self.session
         if session is not None and session.access != access:
             # Now, not when the session's own task comes to it: not one more request goes there.
-            session.end(self.why_ended())
+            session.end(self.end_reason())
         elif cleared and session is not None and not session.answering:
             session.hurry()
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell everybody, if there is news."""
         verdict = self.verdict()
         session = self.session
@@ -119,25 +119,25 @@ class Spoke:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PhaseReason:
         """How the spoke stands."""
         if self.closed:
             error = provider_closed()
-            return Verdict(Phase.CLOSED, error.reason, str(error))
+            return PhaseReason(Phase.CLOSED, error.reason, str(error))
         if self.problem is not None:
             waiting = isinstance(self.problem, NotYetResolved)
             phase = Phase.CONNECTING if waiting else Phase.REFUSED
-            return Verdict(phase, self.problem.reason, str(self.problem))
+            return PhaseReason(phase, self.problem.reason, str(self.problem))
         if self.session is None:
-            return Verdict(Phase.CONNECTING)
+            return PhaseReason(Phase.CONNECTING)
         if self.session.ended is not None:
-            return Verdict(Phase.CONNECTING, REMOTE_CLUSTER_STALE, str(self.session.ended))
+            return PhaseReason(Phase.CONNECTING, REMOTE_CLUSTER_STALE, str(self.session.ended))
         return self.session.verdict
 
-    def state(self) -> SpokeState:
+    def state(self) -> ClusterState:
         """How the spoke stands, with all that is known about it."""
         verdict, session, access = self.verdict(), self.session, self.access
-        state = SpokeState(
+        state = ClusterState(
             profile=self.profile,
             phase=verdict.phase,
             reason=verdict.reason,
@@ -160,23 +160,23 @@ class Spoke:
             self.closed = True
             self.wake()
 
-    async def next_access(self) -> Access:
+    async def next_access(self) -> ResolvedAccess:
         """Wait for a way in that somebody may take."""
         while self.access is None or not (self.problem is None or self.despite):
             self.moved.clear()
             await self.moved.wait()
         return self.access
 
-    async def hold(self, access: Access) -> None:
+    async def hold(self, access: ResolvedAccess) -> None:
         """Keep one session until it ends, or there is another way in."""
-        session = self.session = Session(self.profile, access, self.setup, self.tell)
+        session = self.session = ClusterConnection(self.profile, access, self.setup, self.notify)
         self.sessions += 1
         session.excesses = self.excesses
         if self.refused is not None:
             session.verdict = self.refused
         elif self.was_connected:
             session.verdict = stale(self.profile, access.endpoint.server)
-        self.tell()
+        self.notify()
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {
@@ -184,7 +184,7 @@ class Spoke:
                     group.create_task(self.until_other(session)),
                 }
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                session.end(self.why_ended())
+                session.end(self.end_reason())
                 for task in tasks:
                     task.cancel()
         finally:
@@ -214,20 +214,20 @@ class Spoke:
         """How long all runs of the plugin took together."""
         return self.past_seconds + (self.session.runs.seconds if self.session is not None else 0.0)
 
-    async def until_other(self, session: Session) -> None:
+    async def until_other(self, session: ClusterConnection) -> None:
         """Wait until there is another way in than a session's, or none."""
         while session.ended is None and self.access == session.access:
             self.moved.clear()
             await self.moved.wait()
 
-    def why_ended(self) -> AccessError:
+    def end_reason(self) -> AccessError:
         """What to tell those who still use the old session."""
         if self.problem is not None:
             return self.problem
         text = f"cluster connection is stale: {self.profile}: the access to it changed"
         return AccessError(REMOTE_CLUSTER_STALE, f"{text}; a new connection is being made")
 
-    async def live(self, *, even_unhealthy: bool) -> Live:
+    async def live(self, *, even_unhealthy: bool) -> LiveCluster:
         """The cluster, once it answers; raises `AccessError` when it does not, or not soon."""
         if even_unhealthy and not self.despite:
             self.despite = True
@@ -260,7 +260,7 @@ class Spoke:
             return False
         return session.is_queued or session.runs.is_queued
 
-    def outcome(self, *, even_unhealthy: bool) -> Live | AccessError | None:
+    def outcome(self, *, even_unhealthy: bool) -> LiveCluster | AccessError | None:
         """What somebody gets who wants to use the spoke now; None when it is worth waiting."""
         if self.closed:
             return provider_closed()
@@ -273,7 +273,7 @@ class Spoke:
         if session.answering and (even_unhealthy or verdict.phase is Phase.UP):
             assert session.seen is not None
             name = cluster_name(self.profile)
-            return Live(name, session.client, session.seen.uid, session.seen.version)
+            return LiveCluster(name, session.client, session.seen.uid, session.seen.version)
         if verdict.phase is Phase.CONNECTING:
             return None
         return AccessError(verdict.reason, verdict.message)
@@ -286,7 +286,7 @@ class Spoke:
         return session.not_up()
 
 
-def with_session(state: SpokeState, session: Session) -> SpokeState:
+def with_session(state: ClusterState, session: ClusterConnection) -> ClusterState:
     """A state with what its session knows."""
     seen = session.seen
     return replace(

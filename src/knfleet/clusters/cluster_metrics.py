@@ -5,14 +5,14 @@ How a spoke stands is told by `knative.gauges`, from its state; here is what onl
 
 from knfleet.api.meta import Key
 from knfleet.clusters.connection_state import cluster_name
-from knfleet.clusters.pool import Spokes
+from knfleet.clusters.pool import ClusterPool
 from knfleet.runtime.metrics import Metrics
 
 
-class SpokeMetrics:
+class ClusterMetrics:
     """The counters of all spokes in use; those of a spoke that is left go away."""
 
-    def __init__(self, metrics: Metrics, spokes: Spokes) -> None:
+    def __init__(self, metrics: Metrics, spokes: ClusterPool) -> None:
         self.metrics = metrics
         self.spokes = spokes
         self.shown: set[Key] = set()
@@ -52,6 +52,6 @@ class SpokeMetrics:
         self.metrics.forget(cluster)
 
 
-def watch_spokes(metrics: Metrics, spokes: Spokes) -> None:
+def watch_spokes(metrics: Metrics, spokes: ClusterPool) -> None:
     """Count what happens to all spokes, as it is whenever somebody asks."""
-    metrics.before_scrape.append(SpokeMetrics(metrics, spokes).read)
+    metrics.before_scrape.append(ClusterMetrics(metrics, spokes).read)

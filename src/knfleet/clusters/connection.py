@@ -1,6 +1,6 @@
 """One connection to a spoke, from its first try to its end: connect, probe, breaker.
 
-A session is about one way in (`Access`) and one cluster (the uid of its kube-system). When either
+A connection is about one `ResolvedAccess` and one cluster (the uid of its kube-system). When either
 changes, it ends for good, and its client with it. As long as the spoke does not answer, requests of
 the client fail at once and watches wait; everything that was under way is cut. After a loss nothing
 is written before the uid was read again.
@@ -18,30 +18,30 @@ from knfleet.clusters.access_errors import (
     AccessError,
     provider_closed,
 )
-from knfleet.clusters.access_resolver import Access
-from knfleet.clusters.connection_state import Phase, Verdict, cluster_name, failure, replaced
-from knfleet.clusters.plugin_credentials import PluginRuns
+from knfleet.clusters.access_resolver import ResolvedAccess
+from knfleet.clusters.connection_state import Phase, PhaseReason, cluster_name, failure, replaced
+from knfleet.clusters.plugin_credentials import PluginCredentials
 from knfleet.clusters.preflight import (
     KUBE_SYSTEM_PATH,
-    Seen,
+    PreflightResult,
     kube_system_uid,
-    look,
     objection,
+    run_preflight,
     uid_in,
 )
-from knfleet.clusters.timing import Setup
-from knfleet.kube.client.options import MIB, Use
-from knfleet.kube.client.probe import Pulse
+from knfleet.clusters.timing import ConnectionSetup
+from knfleet.kube.client.options import MIB, SlotUse
+from knfleet.kube.client.probe import ApiProber
 from knfleet.kube.client.retry import backoff
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import (
     CredentialError,
     KubeError,
     NetworkError,
+    RequestTimeout,
+    ResponseTooLarge,
     Throttled,
-    TooMuch,
-    Unanswered,
     Unauthorized,
 )
 from knfleet.runtime.logs import log
@@ -55,16 +55,22 @@ MEMORY_LIMIT_BYTES = 128 * MIB
 """What one spoke may take; a thousand CRDs that were applied by kubectl take less."""
 
 
-class Session:
+class ClusterConnection:
     """One connection; the gate and the observer of its client."""
 
-    def __init__(self, profile: Key, access: Access, setup: Setup, stirred: Callable[[], None]):
+    def __init__(
+        self,
+        profile: Key,
+        access: ResolvedAccess,
+        setup: ConnectionSetup,
+        stirred: Callable[[], None],
+    ):
         self.profile = profile
         self.access = access
         self.setup = setup
         self.stirred = stirred
-        self.runs = PluginRuns(access.plugin, setup.turns, setup.run, setup.programs)
-        options = Options(
+        self.runs = PluginCredentials(access.plugin, setup.turns, setup.run, setup.programs)
+        options = ClientOptions(
             user_agent=setup.user_agent,
             observe=self,
             before_write=setup.before_write,
@@ -77,10 +83,10 @@ class Session:
         connection = Connection(cluster_name(profile), access.endpoint, self.runs)
         self.client = Client(connection, options)
         self.probing = self.client.urgent
-        self.pulse = Pulse(self.client.transport, KUBE_SYSTEM_PATH)
+        self.pulse = ApiProber(self.client.transport, KUBE_SYSTEM_PATH)
         self.login = self.client.transport.login
-        self.verdict = Verdict(Phase.CONNECTING)
-        self.seen: Seen | None = None
+        self.verdict = PhaseReason(Phase.CONNECTING)
+        self.seen: PreflightResult | None = None
         """What the spoke said when it was connected to last; None before the first time."""
         self.is_queued = False
         """Whether it waits for its turn to connect, which is no fault of the spoke."""
@@ -98,7 +104,7 @@ class Session:
         self.failed_with: KubeError | None = None
         self.failed: dict[str, int] = {}
         """How many tries failed in all, by reason."""
-        self.excess: TooMuch | None = None
+        self.excess: ResponseTooLarge | None = None
         """What was too much of what the spoke sent."""
         self.excesses = 0
         """How many sessions before this one ended by that."""
@@ -120,7 +126,7 @@ class Session:
         try:
             while self.ended is None:
                 self.is_queued = True
-                async with self.setup.connecting.turn():
+                async with self.setup.connecting.slot():
                     self.is_queued = False
                     await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
@@ -140,13 +146,13 @@ class Session:
             return
         self.ended = why
         self.answering = False
-        self.move(Verdict(Phase.CLOSED, why.reason, str(why)))
+        self.move(PhaseReason(Phase.CLOSED, why.reason, str(why)))
 
     def hurry(self) -> None:
         """Look at the spoke now, not later."""
         self.woken.set()
 
-    def move(self, verdict: Verdict) -> None:
+    def move(self, verdict: PhaseReason) -> None:
         """Take up a new state, and tell everybody who waits for one."""
         self.verdict = verdict
         self.wake()
@@ -168,16 +174,16 @@ class Session:
             # A plugin has its own time limit, longer than a server's.
             await self.login.current()
             started = loop.time()
-            seen = await look(self.probing, self.setup.timing.connect)
+            seen = await run_preflight(self.probing, self.setup.timing.connect)
         except KubeError as error:
             if self.excess is None:
-                self.lose(error)
+                self.mark_lost(error)
             return
         self.latency = (loop.time() - started) / 2
         self.confirmed_at, self.cleared = loop.time(), troubles
         self.answered(seen)
 
-    def answered(self, seen: Seen) -> None:
+    def answered(self, seen: PreflightResult) -> None:
         """The spoke gave all answers."""
         if self.excess is not None:
             return
@@ -193,16 +199,16 @@ class Session:
             self.failed_with = objected
             if self.failures == 1:
                 log.warning("spoke cannot be used", profile=str(self.profile), error=str(objected))
-            self.move(Verdict(Phase.REFUSED, objected.reason, str(objected)))
+            self.move(PhaseReason(Phase.REFUSED, objected.reason, str(objected)))
             return
         self.failures, self.failed_with = 0, None
         remark = "" if seen.uid else UNKNOWN_UID
         log.info("spoke is up", profile=str(self.profile), version=seen.version, remark=remark)
-        self.move(Verdict(Phase.UP, message=remark))
+        self.move(PhaseReason(Phase.UP, message=remark))
 
-    def lose(self, error: KubeError) -> None:
+    def mark_lost(self, error: KubeError) -> None:
         """The spoke cannot be used: close the gate, and cut what is under way."""
-        if isinstance(error, Unanswered) and not self.login.is_fresh():
+        if isinstance(error, RequestTimeout) and not self.login.is_fresh():
             command = self.access.plugin.command
             error = CredentialError(f"credential plugin {command} does not answer: {error}")
         verdict = failure(error, self.profile, self.access)
@@ -215,11 +221,11 @@ class Session:
         self.client.transport.cut()
         self.move(verdict)
 
-    def exceed(self, error: TooMuch) -> None:
+    def exceed(self, error: ResponseTooLarge) -> None:
         """The spoke sent more than it may: nothing of this session is used any more."""
         if self.excess is None and self.ended is None:
             self.excess = error
-            self.lose(error)
+            self.mark_lost(error)
             self.hurry()
 
     async def sit_out(self) -> None:
@@ -302,7 +308,7 @@ class Session:
             return
         except KubeError as error:
             if self.excess is None:
-                self.lose(error)
+                self.mark_lost(error)
             return
         self.latency = loop.time() - started
         self.confirmed_at = loop.time()
@@ -318,7 +324,7 @@ class Session:
         if self.doubt:
             # Where a connection leads that was made before says nothing about the next one.
             self.pulse.close()
-        body = await self.pulse.ask(deadline)
+        body = await self.pulse.probe(deadline)
         if body is not None:
             return uid_in(body)
         return await kube_system_uid(self.probing, deadline)
@@ -334,16 +340,16 @@ class Session:
         """The spoke answered."""
         self.last_contact = datetime.now(UTC)
 
-    async def enter(self, use: Use) -> None:
+    async def enter(self, use: SlotUse) -> None:
         """The gate of the client: open while the spoke answers and is known to be the same."""
         while True:
             if self.ended is not None:
                 raise AccessError(self.ended.reason, str(self.ended))
-            if use is Use.WRITE and self.is_cut_off():
+            if use is SlotUse.WRITE and self.is_cut_off():
                 self.suspect()
-            if self.answering and not (self.doubt and use is Use.WRITE):
+            if self.answering and not (self.doubt and use is SlotUse.WRITE):
                 return
-            if not self.answering and use is not Use.WATCH:
+            if not self.answering and use is not SlotUse.WATCH:
                 raise self.not_up()
             await self.changed.wait()
 

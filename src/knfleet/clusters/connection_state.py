@@ -12,14 +12,14 @@ from knfleet.clusters.access_errors import (
     REMOTE_CLUSTER_STALE,
     AccessError,
 )
-from knfleet.clusters.access_resolver import Access
+from knfleet.clusters.access_resolver import ResolvedAccess
 from knfleet.kube.errors import (
     ConfigError,
     CredentialError,
     Forbidden,
     KubeError,
+    ResponseTooLarge,
     TlsFailed,
-    TooMuch,
     Unauthorized,
 )
 
@@ -42,7 +42,7 @@ class Phase(StrEnum):
     CLOSED = "closed"
 
 
-class Verdict(Struct, frozen=True):
+class PhaseReason(Struct, frozen=True):
     """A phase, and why."""
 
     phase: Phase
@@ -50,7 +50,7 @@ class Verdict(Struct, frozen=True):
     message: str = ""
 
 
-class SpokeState(Struct, frozen=True, kw_only=True):
+class ClusterState(Struct, frozen=True, kw_only=True):
     """How a spoke stands at one moment."""
 
     profile: Key
@@ -78,7 +78,7 @@ def cluster_name(profile: Key) -> ClusterName:
     return ClusterName(str(profile))
 
 
-def failure(error: KubeError, profile: Key, access: Access) -> Verdict:
+def failure(error: KubeError, profile: Key, access: ResolvedAccess) -> PhaseReason:
     """What a failed try to reach a spoke means."""
     server = access.endpoint.server
     creating = f"ClusterProfile {profile}: failed to create remote kube client"
@@ -96,22 +96,22 @@ def failure(error: KubeError, profile: Key, access: Access) -> Verdict:
         case TlsFailed():
             hint = "compare the profile's certificate-authority-data with the server's certificate"
             text = f"{creating}: {error}; {hint}; {RETRY}"
-        case TooMuch():
+        case ResponseTooLarge():
             text = f"{creating}: {server} sends more than a cluster may: {error}; {RETRY_EXCESS}"
         case ConfigError():
             text = f"{creating}: {error}; goes on when the profile changes"
         case _:
             phase = Phase.LOST
             text = f"{creating}: {server} does not answer: {error}; {RETRY}"
-    return Verdict(phase, reason, text)
+    return PhaseReason(phase, reason, text)
 
 
-def stale(profile: Key, server: str) -> Verdict:
+def stale(profile: Key, server: str) -> PhaseReason:
     """A connection is replaced by one that did not answer yet."""
     text = (
         f"cluster connection is stale: {profile}: the access to it changed; connecting to {server}"
     )
-    return Verdict(Phase.CONNECTING, REMOTE_CLUSTER_STALE, text)
+    return PhaseReason(Phase.CONNECTING, REMOTE_CLUSTER_STALE, text)
 
 
 def replaced(profile: Key, before: str, now: str) -> AccessError:

@@ -10,8 +10,8 @@ from pathlib import Path
 from knfleet.clusters.provider_file import stamp_of
 from knfleet.kube.auth.credentials import SKEW, Credential
 from knfleet.kube.auth.exec_plugin import ExecPlugin
-from knfleet.kube.auth.exec_process import Run, run
-from knfleet.runtime.turns import Turns
+from knfleet.kube.auth.exec_process import ProcessRunner, run
+from knfleet.runtime.start_limit import StartLimit
 
 AHEAD_SECONDS = 60.0
 """How long before a credential is needed the next one is fetched, at most."""
@@ -19,7 +19,7 @@ MOMENT_SECONDS = 0.5
 """How old what is known of a program may be."""
 
 
-class Programs:
+class PluginPrograms:
     """What the programs of plugins look like; a thousand spokes have the same one as a rule."""
 
     def __init__(self) -> None:
@@ -31,23 +31,27 @@ class Programs:
         known = self.seen.get(plugin.command)
         if known is not None and now - known[0] < MOMENT_SECONDS:
             return known[1]
-        return self.look(plugin)
+        return self.fingerprint(plugin)
 
-    def look(self, plugin: ExecPlugin) -> object:
+    def fingerprint(self, plugin: ExecPlugin) -> object:
         """What a program looks like now."""
         stamp = program_stamp(plugin)
         self.seen[plugin.command] = (asyncio.get_running_loop().time(), stamp)
         return stamp
 
 
-class PluginRuns:
+class PluginCredentials:
     """The plugin of one spoke as a source of credentials, with what is known about its runs."""
 
     def __init__(
-        self, plugin: ExecPlugin, turns: Turns, run: Run = run, programs: Programs | None = None
+        self,
+        plugin: ExecPlugin,
+        turns: StartLimit,
+        run: ProcessRunner = run,
+        programs: PluginPrograms | None = None,
     ) -> None:
         self.plugin = plugin
-        self.programs = programs or Programs()
+        self.programs = programs or PluginPrograms()
         self.turns = turns
         self.run = run
         self.count = 0
@@ -65,12 +69,12 @@ class PluginRuns:
     async def fetch(self) -> Credential:
         """Run the plugin."""
         loop = asyncio.get_running_loop()
-        self.stamp = self.programs.look(self.plugin)
+        self.stamp = self.programs.fingerprint(self.plugin)
         self.count += 1
         self.running_since = started = loop.time()
         try:
             self.is_queued = True
-            async with self.turns.turn():
+            async with self.turns.slot():
                 self.is_queued = False
                 started = loop.time()
                 credential = await self.plugin.fetch(self.run)

@@ -23,20 +23,20 @@ from knfleet.clusters.access_errors import (
     AccessError,
     provider_closed,
 )
-from knfleet.clusters.access_resolver import Access, check_health, resolve
-from knfleet.clusters.cluster import Live, Spoke, not_yet_resolved
-from knfleet.clusters.connection_state import SpokeState
+from knfleet.clusters.access_resolver import ResolvedAccess, check_health, resolve
+from knfleet.clusters.cluster import Cluster, LiveCluster, not_yet_resolved
+from knfleet.clusters.connection_state import ClusterState
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.clusters.timing import Setup, Timing
-from knfleet.kube import versions
+from knfleet.clusters.timing import ClusterTiming, ConnectionSetup
+from knfleet.kube import supported_versions
 from knfleet.kube.auth.exec_process import run
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
-from knfleet.kube.client.options import SILENT, USER_AGENT, Observer
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
+from knfleet.kube.client.options import SILENT, USER_AGENT, ClientObserver
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Component, Lifetime, Manager
-from knfleet.runtime.turns import Turns
+from knfleet.runtime.start_limit import StartLimit
 
 LOOK_SECONDS = 1.0
 """How often to see whether profiles can be read, as long as they could not."""
@@ -57,22 +57,22 @@ class Lifetimes(Protocol):
         ...
 
 
-class Policy(Struct, frozen=True):
+class PoolPolicy(Struct, frozen=True):
     """What holds for all spokes."""
 
-    observe: Observer = SILENT
+    observe: ClientObserver = SILENT
     before_write: Callable[[], None] = lambda: None
-    minimum: str = versions.MINIMUM
+    minimum: str = supported_versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
-    timing: Timing = Timing()
+    timing: ClusterTiming = ClusterTiming()
     user_agent: str = USER_AGENT
     """By which audit logs of spokes know this process."""
 
 
-DEFAULTS = Policy()
+DEFAULTS = PoolPolicy()
 
 
-class Spokes:
+class ClusterPool:
     """All spokes in use, by the key of their profile."""
 
     def __init__(
@@ -81,13 +81,13 @@ class Spokes:
         providers: ProviderFile | None,
         *,
         lifetime: Lifetimes,
-        policy: Policy = DEFAULTS,
+        policy: PoolPolicy = DEFAULTS,
     ) -> None:
         self.providers = providers
         self.lifetime = lifetime
-        self.setup = Setup(
-            Turns(),
-            Turns(CONNECTING, CONNECTING_SECONDS),
+        self.setup = ConnectionSetup(
+            StartLimit(),
+            StartLimit(CONNECTING, CONNECTING_SECONDS),
             policy.observe,
             policy.before_write,
             policy.minimum,
@@ -97,7 +97,7 @@ class Spokes:
         )
         self.profiles = Informer(hub, PROFILES, trim=without_managed_fields)
         self.profiles.on_change(self.profile_changed)
-        self.spokes: dict[Key, Spoke] = {}
+        self.spokes: dict[Key, Cluster] = {}
         self.lifetimes: dict[Key, Lifetime] = {}
         self.leaving: set[Lifetime] = set()
         """What was left and may not have ended yet."""
@@ -152,7 +152,7 @@ class Spokes:
         """Stay connected to a profile's cluster for somebody, until they leave."""
         spoke = self.spokes.get(profile)
         if spoke is None:
-            spoke = self.spokes[profile] = Spoke(profile, self.setup, self.tell)
+            spoke = self.spokes[profile] = Cluster(profile, self.setup, self.notify)
             spoke.aim(*self.way_to(profile))
             self.start(profile, spoke)
         spoke.holders.add(holder)
@@ -171,20 +171,20 @@ class Spokes:
                 self.leaving = {each for each in self.leaving if not each.ended.is_set()}
                 self.leaving.add(lifetime)
 
-    async def let_go(self) -> None:
+    async def close_lost(self) -> None:
         """Wait until nothing is left of the connections that were left."""
         while self.leaving:
             lifetime = self.leaving.pop()
             await lifetime.ended.wait()
 
-    def start(self, profile: Key, spoke: Spoke) -> None:
+    def start(self, profile: Key, spoke: Cluster) -> None:
         """Let a spoke live."""
         lifetime = self.lifetime(f"spoke {profile}", partial(self.crashed, profile, spoke))
         self.lifetimes[profile] = lifetime
         component: Component = spoke
         lifetime.add(component, "connection")
 
-    def crashed(self, profile: Key, spoke: Spoke, error: BaseException) -> None:
+    def crashed(self, profile: Key, spoke: Cluster, error: BaseException) -> None:
         """A fault of ours ended a spoke's life: it begins anew, and no other notices."""
         log.error("spoke crashed; it is started again", profile=str(profile), exc_info=error)
         if self.spokes.get(profile) is not spoke:
@@ -196,13 +196,13 @@ class Spokes:
         spoke.aim(None, AccessError(REMOTE_CLIENT_CREATION_FAILED, f"{text} {remedy}"))
         asyncio.get_running_loop().call_later(RESTART_SECONDS, self.restart, profile, spoke)
 
-    def restart(self, profile: Key, spoke: Spoke) -> None:
+    def restart(self, profile: Key, spoke: Cluster) -> None:
         """Begin a spoke's life anew, unless nobody uses it any more."""
         if self.spokes.get(profile) is spoke and not self.stopping.is_set():
             spoke.aim(*self.way_to(profile))
             self.start(profile, spoke)
 
-    async def live(self, profile: Key, *, even_unhealthy: bool = False) -> Live:
+    async def live(self, profile: Key, *, even_unhealthy: bool = False) -> LiveCluster:
         """The cluster of a profile that somebody uses; waits a while for one that is connecting.
 
         Raises `AccessError`. With `even_unhealthy`, for removal, also a cluster whose profile is
@@ -215,12 +215,12 @@ class Spokes:
             raise not_yet_resolved(profile)
         return await spoke.live(even_unhealthy=even_unhealthy)
 
-    def state(self, profile: Key) -> SpokeState | None:
+    def state(self, profile: Key) -> ClusterState | None:
         """How the spoke of a profile stands; None when nobody uses it."""
         spoke = self.spokes.get(profile)
         return None if spoke is None else spoke.state()
 
-    def states(self) -> list[SpokeState]:
+    def states(self) -> list[ClusterState]:
         """How all spokes in use stand."""
         return [spoke.state() for spoke in self.spokes.values()]
 
@@ -228,13 +228,13 @@ class Spokes:
         """A profile as it was last read."""
         return self.profiles.get(key)
 
-    def tell(self, profile: Key) -> None:
+    def notify(self, profile: Key) -> None:
         """Tell everybody who wants to know; not at the end, which is nobody's fault."""
         if not self.stopping.is_set():
             for handler in self.handlers:
                 handler(profile)
 
-    def profile_changed(self, change: Change) -> None:
+    def profile_changed(self, change: StoreChange) -> None:
         """Look again at the way to a cluster; most changes are heartbeats and change nothing."""
         if (spoke := self.spokes.get(change.key)) is not None:
             spoke.aim(*self.way_to(change.key, spoke.access))
@@ -245,8 +245,8 @@ class Spokes:
             spoke.aim(*self.way_to(profile, spoke.access))
 
     def way_to(
-        self, key: Key, last: Access | None = None
-    ) -> tuple[Access | None, AccessError | None]:
+        self, key: Key, last: ResolvedAccess | None = None
+    ) -> tuple[ResolvedAccess | None, AccessError | None]:
         """The way to a profile's cluster and what is in the way.
 
         When the profile shows none, the last way stays, so that what was installed can still be
@@ -288,8 +288,8 @@ class Spokes:
 
 
 def way_in(
-    profile: ClusterProfile, file: ProviderFile, last: Access | None
-) -> tuple[Access | None, AccessError | None]:
+    profile: ClusterProfile, file: ProviderFile, last: ResolvedAccess | None
+) -> tuple[ResolvedAccess | None, AccessError | None]:
     """The way that a profile shows, and what is in the way; health is told first."""
     problem: AccessError | None = None
     try:

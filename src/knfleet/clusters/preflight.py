@@ -20,9 +20,9 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Object, Resource
 from knfleet.clusters.access_errors import REMOTE_CLIENT_CREATION_FAILED, AccessError
-from knfleet.kube import versions
+from knfleet.kube import supported_versions
 from knfleet.kube.client.verbs import Client
-from knfleet.kube.errors import BadAnswer, Forbidden, KubeError, NotFound
+from knfleet.kube.errors import BadResponse, Forbidden, KubeError, NotFound
 
 KUBE_SYSTEM = "kube-system"
 KUBE_SYSTEM_PATH = NAMESPACES.path("", KUBE_SYSTEM)
@@ -52,7 +52,7 @@ NEEDED: tuple[Right, ...] = tuple(
 may be given one by one, and which it will be is not known here."""
 
 
-class Rule(Struct, rename="camel"):
+class PolicyRule(Struct, rename="camel"):
     """One thing that we may do."""
 
     verbs: list[str] = []
@@ -70,22 +70,22 @@ class Rule(Struct, rename="camel"):
         return all(one in given or "*" in given for one, given in wanted)
 
 
-class Identity(Struct):
+class ObjectIdentity(Struct):
     """The metadata by which an object is known."""
 
     uid: str = ""
 
 
-class Identified(Struct):
+class IdentifiedObject(Struct):
     """An object of which only that is read."""
 
-    metadata: Identity
+    metadata: ObjectIdentity
 
 
-read_identity = msgspec.json.Decoder(Identified).decode
+read_identity = msgspec.json.Decoder(IdentifiedObject).decode
 
 
-class Seen(Struct, frozen=True):
+class PreflightResult(Struct, frozen=True):
     """What a spoke said about itself."""
 
     version: str
@@ -94,7 +94,7 @@ class Seen(Struct, frozen=True):
     missing: tuple[Right, ...] = ()
 
 
-async def look(client: Client, deadline: float) -> Seen:
+async def run_preflight(client: Client, deadline: float) -> PreflightResult:
     """Ask a spoke all that must be known; raises `KubeError` when it does not answer as it should.
 
     A wrong credential is refused by each of these requests, so an answer proves that it is right.
@@ -107,7 +107,7 @@ async def look(client: Client, deadline: float) -> Seen:
         raise uid
     if isinstance(missing, BaseException):
         raise missing
-    return Seen(version, uid, missing)
+    return PreflightResult(version, uid, missing)
 
 
 async def server_version(client: Client, deadline: float) -> str:
@@ -132,7 +132,7 @@ def uid_in(namespace: bytes) -> str:
     try:
         return read_identity(namespace).metadata.uid
     except msgspec.DecodeError as error:
-        raise BadAnswer(f"namespace {KUBE_SYSTEM}: not a Kubernetes answer: {error}") from error
+        raise BadResponse(f"namespace {KUBE_SYSTEM}: not a Kubernetes answer: {error}") from error
 
 
 async def missing_rights(client: Client, deadline: float) -> tuple[Right, ...]:
@@ -144,7 +144,7 @@ async def missing_rights(client: Client, deadline: float) -> tuple[Right, ...]:
     review = asking(RULES_REVIEWS, {"namespace": "default"})
     try:
         answer = await client.create(RULES_REVIEWS, review, deadline=deadline)
-        rules = msgspec.convert(answer["status"].get("resourceRules") or [], list[Rule])
+        rules = msgspec.convert(answer["status"].get("resourceRules") or [], list[PolicyRule])
     except (KubeError, KeyError, msgspec.ValidationError):
         return ()
     doubtful = [right for right in NEEDED if not any(rule.allows(right) for rule in rules)]
@@ -169,9 +169,9 @@ def asking(resource: Resource, spec: dict[str, Any]) -> Object:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
 
 
-def objection(seen: Seen, where: str, minimum: str) -> AccessError | None:
+def objection(seen: PreflightResult, where: str, minimum: str) -> AccessError | None:
     """Why a spoke that answers must not be installed on; None when it may."""
-    version, oldest = versions.numbers(seen.version), versions.numbers(minimum)
+    version, oldest = supported_versions.numbers(seen.version), supported_versions.numbers(minimum)
     if version is not None and oldest is not None and version < oldest:
         return AccessError(
             REMOTE_CLIENT_CREATION_FAILED,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from knfleet.api.schema import in_words, without_nulls
 from knfleet.kube import yaml
 from knfleet.kube.auth.exec_plugin import API_VERSIONS, unsupported
-from knfleet.kube.auth.exec_process import Run, run
+from knfleet.kube.auth.exec_process import ProcessRunner, run
 from knfleet.kube.auth.kubeconfig_entries import ExecBody
 from knfleet.runtime.logs import log
 
@@ -34,13 +34,13 @@ class ProviderFileError(Exception):
     """The provider file cannot be used; the message names the file, the place and what to do."""
 
 
-class Document(Struct):
+class ProviderDocument(Struct):
     """The file as it is written."""
 
     providers: list[Any] | None = None
 
 
-class Entry(Struct, frozen=True, rename="camel"):
+class ProviderEntry(Struct, frozen=True, rename="camel"):
     """One provider as it is written."""
 
     name: str = ""
@@ -72,7 +72,7 @@ class Provider(Struct, frozen=True):
 def parse(content: bytes, source: str) -> tuple[Provider, ...]:
     """The providers of a file, in its order; raises `ProviderFileError` when it is none."""
     try:
-        entries = msgspec.json.decode(content, type=Document).providers
+        entries = msgspec.json.decode(content, type=ProviderDocument).providers
     except msgspec.ValidationError:
         problem = 'write {"providers": [...]}, with a list of providers in it'
         raise ProviderFileError(f"{source}: not a provider file; {problem}") from None
@@ -99,7 +99,7 @@ def parse_entry(entry: object, where: str) -> Provider:
         raise ProviderFileError(f"{where}: it has no name; write the name that profiles give it")
     where = f"{where} ({name})"
     try:
-        written = msgspec.convert(without_nulls(entry), Entry)
+        written = msgspec.convert(without_nulls(entry), ProviderEntry)
     except msgspec.ValidationError as error:
         return Provider(name, problem=f"{where}: {in_words(str(error))}")
     if written.exec_config is None:
@@ -130,7 +130,7 @@ class ProviderFile:
     def __init__(self, path: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self.path = path
         self.look_seconds = look_seconds
-        self.run_plugin: Run = run
+        self.run_plugin: ProcessRunner = run
         """How the plugins are run."""
         self.providers: tuple[Provider, ...] = ()
         self.problem = ""
@@ -151,9 +151,9 @@ class ProviderFile:
         """Follow the file."""
         while True:
             await asyncio.sleep(self.look_seconds)
-            self.look()
+            self.reload_if_changed()
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file if it is another one than before, or was of no use."""
         stamp = stamp_of(self.path)
         if stamp == self.stamp and not self.problem:

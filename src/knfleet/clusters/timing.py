@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from knfleet.clusters.plugin_credentials import Programs
-from knfleet.kube import versions
-from knfleet.kube.auth.exec_process import Run, run
-from knfleet.kube.client.options import SILENT, USER_AGENT, Observer
-from knfleet.runtime.turns import Turns
+from knfleet.clusters.plugin_credentials import PluginPrograms
+from knfleet.kube import supported_versions
+from knfleet.kube.auth.exec_process import ProcessRunner, run
+from knfleet.kube.client.options import SILENT, USER_AGENT, ClientObserver
+from knfleet.runtime.start_limit import StartLimit
 
 
-class Timing(Struct, frozen=True):
+class ClusterTiming(Struct, frozen=True):
     """How often, and how long, in seconds."""
 
     probe: float = 10.0
@@ -41,20 +41,20 @@ class Timing(Struct, frozen=True):
     """How often to see whether a plugin that failed was replaced."""
 
 
-class Setup(Struct, frozen=True):
+class ConnectionSetup(Struct, frozen=True):
     """What all sessions are made with; nothing in it can be held by one of them."""
 
-    turns: Turns
+    turns: StartLimit
     """Plugins that are started at once."""
-    connecting: Turns
+    connecting: StartLimit
     """Connections that are made at once."""
-    observe: Observer = SILENT
+    observe: ClientObserver = SILENT
     before_write: Callable[[], None] = lambda: None
-    minimum: str = versions.MINIMUM
+    minimum: str = supported_versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
-    timing: Timing = Timing()
-    run: Run = run
+    timing: ClusterTiming = ClusterTiming()
+    run: ProcessRunner = run
     """How plugins are run."""
     user_agent: str = USER_AGENT
-    programs: Programs = field(default_factory=Programs)
+    programs: PluginPrograms = field(default_factory=PluginPrograms)
     """The programs of all plugins, of which many are the same."""

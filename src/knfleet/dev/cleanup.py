@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevFolder
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     for blow in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(blow, signal.SIG_IGN)
     sys.stdin.buffer.read()
-    Ground(Folder(Path(sys.argv[1]))).down()
+    DevClusters(DevFolder(Path(sys.argv[1]))).down()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 
 from knfleet.api.meta import ClusterName, Object
 from knfleet.dev import pki
-from knfleet.dev.folder import ClusterState, Folder, write_private
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, write_private
 from knfleet.dev.node import config
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
@@ -60,22 +60,22 @@ def process_name(cluster: str, component: str) -> str:
     return f"{cluster}.{component}"
 
 
-def server_url(cluster: ClusterState) -> str:
+def server_url(cluster: DevClusterState) -> str:
     """Where a cluster's API server listens."""
     return f"https://127.0.0.1:{cluster.port}"
 
 
-def etcd_socket(folder: Folder) -> Path:
+def etcd_socket(folder: DevFolder) -> Path:
     """Where etcd listens for API servers."""
     return folder.sockets / "etcd:2379"
 
 
-def egress_socket(folder: Folder, cluster: ClusterState) -> Path:
+def egress_socket(folder: DevFolder, cluster: DevClusterState) -> Path:
     """Where a cluster's API server asks for the way to Services and pods."""
     return folder.sockets / f"egress-{cluster.index}"
 
 
-def prepare(folder: Folder, cluster: ClusterState) -> None:
+def prepare(folder: DevFolder, cluster: DevClusterState) -> None:
     """Make a cluster's certificates and configuration files, unless they are there."""
     home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
     done = home / "prepared"
@@ -85,9 +85,11 @@ def prepare(folder: Folder, cluster: ClusterState) -> None:
     write_private(home / "node.json", config.dump(node_configuration(folder, cluster)))
     if done.exists():
         return
-    authority = pki.Authority.create(f"knfleet dev {cluster.name}")
+    authority = pki.CertificateAuthority.create(f"knfleet dev {cluster.name}")
     authority.pair.write(keys, "ca")
-    pki.Authority.create(f"knfleet dev {cluster.name} webhooks").pair.write(keys, "webhook-ca")
+    pki.CertificateAuthority.create(f"knfleet dev {cluster.name} webhooks").pair.write(
+        keys, "webhook-ca"
+    )
     authority.server(
         API_SERVER,
         "127.0.0.1",
@@ -104,21 +106,25 @@ def prepare(folder: Folder, cluster: ClusterState) -> None:
     write_private(keys / "sa.pub", public)
     for user in ("admin", CONTROLLER_MANAGER, NODE):
         client = authority.client(f"knfleet-dev:{user}", "system:masters")
-        access = pki.Access(cluster.name, server_url(cluster), authority.pair.certificate, client)
+        access = pki.KubeconfigAccess(
+            cluster.name, server_url(cluster), authority.pair.certificate, client
+        )
         write_private(home / f"{user}.kubeconfig", pki.kubeconfig([access]))
         if user == "admin":
             client.write(keys, "admin")
     write_private(done, b"")
 
 
-def access(folder: Folder, cluster: ClusterState) -> pki.Access:
+def access(folder: DevFolder, cluster: DevClusterState) -> pki.KubeconfigAccess:
     """The administrator's way into a cluster."""
     keys = folder.pki(cluster.name)
-    client = pki.Pair((keys / "admin.crt").read_bytes(), (keys / "admin.key").read_bytes())
-    return pki.Access(cluster.name, server_url(cluster), (keys / "ca.crt").read_bytes(), client)
+    client = pki.KeyPair((keys / "admin.crt").read_bytes(), (keys / "admin.key").read_bytes())
+    return pki.KubeconfigAccess(
+        cluster.name, server_url(cluster), (keys / "ca.crt").read_bytes(), client
+    )
 
 
-def connection(folder: Folder, cluster: ClusterState) -> Connection:
+def connection(folder: DevFolder, cluster: DevClusterState) -> Connection:
     """The administrator's connection to a cluster."""
     admin = access(folder, cluster)
     credential = Credential(
@@ -146,7 +152,7 @@ def egress_configuration(socket: Path) -> bytes:
     )
 
 
-def node_configuration(folder: Folder, cluster: ClusterState) -> config.NodeConfig:
+def node_configuration(folder: DevFolder, cluster: DevClusterState) -> config.NodeConfig:
     """What the cluster's node is told."""
     home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
     return config.NodeConfig(
@@ -171,7 +177,7 @@ def environment() -> dict[str, str]:
     return {"GOGC": os.environ.get("GOGC") or "200"}
 
 
-def etcd_arguments(binary: Path, folder: Folder) -> list[str]:
+def etcd_arguments(binary: Path, folder: DevFolder) -> list[str]:
     """One etcd for all clusters; without fsync, since a dev cluster may be lost with the power."""
     # The form host:port is checked; the file of that name appears in the working folder.
     clients, peers = "unix://etcd:2379", "unix://etcd:2380"
@@ -190,7 +196,7 @@ def etcd_arguments(binary: Path, folder: Folder) -> list[str]:
     ]
 
 
-def api_server_arguments(binary: Path, folder: Folder, cluster: ClusterState) -> list[str]:
+def api_server_arguments(binary: Path, folder: DevFolder, cluster: DevClusterState) -> list[str]:
     """RBAC on, admission as by default, everything on loopback."""
     home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
     return [
@@ -219,12 +225,12 @@ def api_server_arguments(binary: Path, folder: Folder, cluster: ClusterState) ->
     ]
 
 
-def audit_log(folder: Folder, cluster: str) -> Path:
+def audit_log(folder: DevFolder, cluster: str) -> Path:
     """Where an API server writes down who asked for what, if it is told to."""
     return folder.cluster(cluster) / "audit.log"
 
 
-def audit_arguments(folder: Folder, cluster: ClusterState, policy: Object) -> list[str]:
+def audit_arguments(folder: DevFolder, cluster: DevClusterState, policy: Object) -> list[str]:
     """Have an API server write down the requests that a policy chooses."""
     file = folder.cluster(cluster.name) / "audit-policy.json"
     write_private(file, msgspec.json.encode(policy))
@@ -235,7 +241,9 @@ def audit_arguments(folder: Folder, cluster: ClusterState, policy: Object) -> li
     ]
 
 
-def controller_manager_arguments(binary: Path, folder: Folder, cluster: ClusterState) -> list[str]:
+def controller_manager_arguments(
+    binary: Path, folder: DevFolder, cluster: DevClusterState
+) -> list[str]:
     """The controllers without which workloads, namespaces, accounts and CSRs do not behave."""
     home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
     return [
@@ -256,7 +264,7 @@ def controller_manager_arguments(binary: Path, folder: Folder, cluster: ClusterS
     ]
 
 
-def node_arguments(folder: Folder, cluster: ClusterState) -> list[str]:
+def node_arguments(folder: DevFolder, cluster: DevClusterState) -> list[str]:
     """The stand-in for kubelets and the service network."""
     home = folder.cluster(cluster.name)
     return [sys.executable, "-m", "knfleet.dev.node", "--config", f"{home}/node.json"]

@@ -21,10 +21,10 @@ from knfleet.api.meta import Object
 from knfleet.dev import control_plane, pki, ports, processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, NODE
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import ClusterState, Folder, State, locked, write_private
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, DevState, locked, write_private
+from knfleet.dev.errors import DevError
 from knfleet.dev.node.containers import orphan_processes
-from knfleet.dev.progress import Progress, Silence
+from knfleet.dev.progress_reporter import ProgressReporter, SilentProgress
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
@@ -39,29 +39,33 @@ DASHBOARD = "dashboard"
 STOPPING_ORDER = (DASHBOARD, OPERATOR, NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
 
 
-class ProcessEnded(GroundError):
+class ProcessEnded(DevError):
     """A process ended while it was waited for."""
 
-    def __init__(self, message: str, process: processes.Recorded) -> None:
+    def __init__(self, message: str, process: processes.RecordedProcess) -> None:
         super().__init__(message)
         self.process = process
 
 
-class Ground:
+class DevClusters:
     """The dev clusters of one folder."""
 
     def __init__(
-        self, folder: Folder, *, progress: Progress | None = None, port_range: range | None = None
+        self,
+        folder: DevFolder,
+        *,
+        progress: ProgressReporter | None = None,
+        port_range: range | None = None,
     ) -> None:
         self.folder = folder
-        self.progress = progress or Silence()
+        self.progress = progress or SilentProgress()
         self.port_range = port_range or ports.DEFAULT_RANGE
-        self.started: list[processes.Recorded] = []
+        self.started: list[processes.RecordedProcess] = []
         """What this run has started, and takes back when it fails."""
         self.audit_policy: Object | None = None
         """Which requests API servers that are started from now on write down; none without it."""
 
-    async def up(self, spokes: int) -> State:
+    async def up(self, spokes: int) -> DevState:
         """A hub and at least so many spokes, all ready."""
         tools = await locate.ensure(self.progress)
         self.started = []
@@ -75,11 +79,11 @@ class Ground:
                 await self.bring_up(state, tools)
                 accesses = [control_plane.access(self.folder, each) for each in state.clusters]
                 write_private(self.folder.kubeconfig, pki.kubeconfig(accesses))
-            except GroundError:
-                self.take_back(before, state)
+            except DevError:
+                self.roll_back(before, state)
                 raise
             except BaseException:
-                self.take_back(before, state)
+                self.roll_back(before, state)
                 self.forget(before, state)
                 raise
         return state
@@ -93,17 +97,17 @@ class Ground:
         """Refuse to start on a disk that etcd would fill."""
         free = shutil.disk_usage(self.folder.root).free
         if free < NEEDED_BYTES:
-            raise GroundError(
+            raise DevError(
                 f"only {free >> 20} MB are free in {self.folder.root}, {NEEDED_BYTES >> 20} are"
                 " needed; make room, or choose another folder with --dir"
             )
 
-    def widened(self, state: State, names: Sequence[str]) -> State:
+    def widened(self, state: DevState, names: Sequence[str]) -> DevState:
         """The state with the clusters that are still missing in it."""
         new = [name for name in names if state.cluster(name) is None]
         first = max((each.index + 1 for each in state.clusters), default=0)
         added = tuple(
-            ClusterState(name, first + n, port, new_prefix(name))
+            DevClusterState(name, first + n, port, new_prefix(name))
             for n, (name, port) in enumerate(
                 zip(
                     new,
@@ -112,9 +116,9 @@ class Ground:
                 )
             )
         )
-        return State(clusters=state.clusters + added)
+        return DevState(clusters=state.clusters + added)
 
-    async def bring_up(self, state: State, tools: locate.Toolset) -> None:
+    async def bring_up(self, state: DevState, tools: locate.Toolset) -> None:
         """Start what does not run, and wait until everything is ready."""
         arguments = control_plane.etcd_arguments(tools["etcd"].path, self.folder)
         if ETCD not in self.running():
@@ -124,7 +128,7 @@ class Ground:
         started, total = time.monotonic(), len(state.clusters)
         ready: list[str] = []
 
-        async def bring(cluster: ClusterState) -> None:
+        async def bring(cluster: DevClusterState) -> None:
             try:
                 await self.bring_up_one(cluster, tools)
             except ProcessEnded as ended:
@@ -133,7 +137,9 @@ class Ground:
                 # It was killed just before we looked, and had not ended yet.
                 await self.bring_up_one(cluster, tools)
             ready.append(cluster.name)
-            self.progress.say(f"{cluster.name} is ready after {time.monotonic() - started:.1f} s")
+            self.progress.report(
+                f"{cluster.name} is ready after {time.monotonic() - started:.1f} s"
+            )
             self.progress.advance("clusters ready", len(ready), total)
 
         self.progress.advance("clusters ready", 0, total)
@@ -141,15 +147,15 @@ class Ground:
             async with asyncio.TaskGroup() as group:
                 for cluster in state.clusters:
                     group.create_task(bring(cluster))
-        except* (GroundError, KubeError) as errors:
-            raise GroundError(str(first(errors))) from None
+        except* (DevError, KubeError) as errors:
+            raise DevError(str(first(errors))) from None
 
-    async def bring_up_one(self, cluster: ClusterState, tools: locate.Toolset) -> None:
+    async def bring_up_one(self, cluster: DevClusterState, tools: locate.Toolset) -> None:
         """One cluster, ready."""
         await asyncio.to_thread(control_plane.prepare, self.folder, cluster)
         name = control_plane.process_name(cluster.name, API_SERVER)
         if name not in self.running() and not await becomes_free(cluster.port):
-            raise GroundError(
+            raise DevError(
                 f"port {cluster.port} of {cluster.name} is taken by {ports.owner(cluster.port)};"
                 " end that process, or start over with `knfleet dev down` and `knfleet dev up`"
             )
@@ -173,7 +179,7 @@ class Ground:
                 node, lambda: node_ready(client), f"the node of {cluster.name} is not ready"
             )
 
-    def api_server(self, cluster: ClusterState, tools: locate.Toolset) -> list[str]:
+    def api_server(self, cluster: DevClusterState, tools: locate.Toolset) -> list[str]:
         """How the API server of a cluster is started."""
         arguments = control_plane.api_server_arguments(tools[API_SERVER].path, self.folder, cluster)
         if self.audit_policy is not None:
@@ -184,10 +190,10 @@ class Ground:
         """The administrator's connection to a cluster."""
         cluster = self.folder.read().cluster(name)
         if cluster is None:
-            raise GroundError(f"there is no cluster {name!r} in {self.folder.root}")
+            raise DevError(f"there is no cluster {name!r} in {self.folder.root}")
         return control_plane.connection(self.folder, cluster)
 
-    def running(self) -> dict[str, processes.Recorded]:
+    def running(self) -> dict[str, processes.RecordedProcess]:
         """The processes that are alive."""
         known = processes.recorded(self.folder)
         return {name: process for name, process in known.items() if process.live()}
@@ -219,7 +225,7 @@ class Ground:
                     recorded,
                 )
             if time.monotonic() > deadline:
-                raise GroundError(
+                raise DevError(
                     f"{problem} within {READY_SECONDS:.0f} s; look at {log}, which ends with:\n"
                     f"{processes.tail(log)}"
                 )
@@ -232,14 +238,14 @@ class Ground:
             return True
         return False
 
-    def take_back(self, before: State, state: State) -> None:
+    def roll_back(self, before: DevState, state: DevState) -> None:
         """End what this run started; clusters that ran before keep running."""
         self.end(self.started)
         self.started = []
         if before.clusters != state.clusters:
             self.folder.write(before)
 
-    def forget(self, before: State, state: State) -> None:
+    def forget(self, before: DevState, state: DevState) -> None:
         """Remove the files of clusters that this run began and was told to give up."""
         if not before.clusters:
             self.folder.remove()
@@ -261,9 +267,9 @@ class Ground:
             self.end(own)
             (self.folder.cluster(name) / "baseline.json").unlink(missing_ok=True)
             self.folder.write(
-                State(
+                DevState(
                     clusters=tuple(
-                        ClusterState(each.name, each.index, each.port, new_prefix(name))
+                        DevClusterState(each.name, each.index, each.port, new_prefix(name))
                         if each.name == name
                         else each
                         for each in state.clusters
@@ -281,11 +287,11 @@ class Ground:
             remaining = self.end(list(processes.recorded(self.folder).values()))
             if remaining:
                 names = ", ".join(f"{each.name} (pid {each.pid})" for each in remaining)
-                raise GroundError(f"{names} did not end, not even by force; run this again")
+                raise DevError(f"{names} did not end, not even by force; run this again")
             self.folder.remove()
         return True
 
-    def end(self, started: Sequence[processes.Recorded]) -> list[processes.Recorded]:
+    def end(self, started: Sequence[processes.RecordedProcess]) -> list[processes.RecordedProcess]:
         """End processes: nodes politely, so that they end their pods; the rest at once."""
         nodes = [each for each in started if each.name.endswith(f".{NODE}")]
         remaining = processes.stop(self.folder, nodes, grace_seconds=8)

@@ -8,7 +8,7 @@ import psutil
 from msgspec import Struct
 
 from knfleet.dev import control_plane, processes
-from knfleet.dev.folder import ClusterState, Folder
+from knfleet.dev.dev_folder import DevClusterState, DevFolder
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
@@ -26,7 +26,7 @@ class ComponentStatus(Struct, frozen=True):
     uptime_seconds: int = 0
 
 
-class ClusterStatus(Struct, frozen=True):
+class DevClusterStatus(Struct, frozen=True):
     """One cluster."""
 
     name: str
@@ -42,13 +42,13 @@ class ClusterStatus(Struct, frozen=True):
         return sum(each.rss_bytes for each in self.components)
 
 
-class GroundStatus(Struct, frozen=True):
+class DevStatus(Struct, frozen=True):
     """All of a folder."""
 
     folder: str
     kubeconfig: str
     etcd: ComponentStatus
-    clusters: tuple[ClusterStatus, ...]
+    clusters: tuple[DevClusterStatus, ...]
 
     @property
     def ready(self) -> bool:
@@ -56,14 +56,14 @@ class GroundStatus(Struct, frozen=True):
         return self.etcd.state == "running" and all(each.ready for each in self.clusters)
 
 
-async def status(folder: Folder) -> GroundStatus:
+async def status(folder: DevFolder) -> DevStatus:
     """How everything in a folder is now."""
     state = folder.read()
     known = processes.recorded(folder)
     clusters = await asyncio.gather(
         *(cluster_status(folder, cluster, known) for cluster in state.clusters)
     )
-    return GroundStatus(
+    return DevStatus(
         folder=str(folder.root),
         kubeconfig=str(folder.kubeconfig),
         etcd=component(control_plane.ETCD, known.get(control_plane.ETCD)),
@@ -72,8 +72,8 @@ async def status(folder: Folder) -> GroundStatus:
 
 
 async def cluster_status(
-    folder: Folder, cluster: ClusterState, known: dict[str, processes.Recorded]
-) -> ClusterStatus:
+    folder: DevFolder, cluster: DevClusterState, known: dict[str, processes.RecordedProcess]
+) -> DevClusterStatus:
     """How one cluster is."""
     components = tuple(
         component(name, known.get(control_plane.process_name(cluster.name, name)))
@@ -90,7 +90,7 @@ async def cluster_status(
         problem = f"no answer in {ANSWER_SECONDS} s"
     except KubeError as error:
         problem = str(error)
-    return ClusterStatus(
+    return DevClusterStatus(
         name=cluster.name,
         ready=not sick and not problem,
         url=control_plane.server_url(cluster),
@@ -100,7 +100,7 @@ async def cluster_status(
     )
 
 
-def component(name: str, process: processes.Recorded | None) -> ComponentStatus:
+def component(name: str, process: processes.RecordedProcess | None) -> ComponentStatus:
     """How one process is."""
     live = process.live() if process else None
     if process is None or live is None:

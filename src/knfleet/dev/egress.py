@@ -73,15 +73,15 @@ def answer(code: int, reason: str) -> bytes:
     return f"HTTP/1.1 {code} {printable}\r\n{length}\r\n".encode("ascii")
 
 
-class Half(asyncio.Protocol):
+class SplicedSide(asyncio.Protocol):
     """One side of a spliced connection: what it receives goes to the other side."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.peer: Half | None = None
+        self.peer: SplicedSide | None = None
         self.finished = False
 
-    def join(self, peer: "Half") -> None:
+    def join(self, peer: "SplicedSide") -> None:
         """From now on the two sides are one connection."""
         self.peer, peer.peer = peer, self
 
@@ -121,7 +121,7 @@ class Half(asyncio.Protocol):
         self.transport = self.peer = None
 
 
-class Gate(Half):
+class ApiServerSide(SplicedSide):
     """The API server's side: first the request, then the connection that it asked for."""
 
     def __init__(self, egress: "Egress") -> None:
@@ -168,7 +168,7 @@ class Gate(Half):
             self.transport.close()
 
 
-class Early(asyncio.Protocol):
+class EarlyData(asyncio.Protocol):
     """Keeps what comes right behind a TLS handshake until the real protocol is there."""
 
     def __init__(self) -> None:
@@ -199,14 +199,14 @@ class Egress:
     def __init__(self, socket: Path, route: Route) -> None:
         self.socket = socket
         self.route = route
-        self.gates: set[Gate] = set()
+        self.gates: set[ApiServerSide] = set()
         self.group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         """Serve until cancelled; an old socket file is replaced."""
         loop = asyncio.get_running_loop()
         self.socket.unlink(missing_ok=True)
-        server = await loop.create_unix_server(lambda: Gate(self), str(self.socket))
+        server = await loop.create_unix_server(lambda: ApiServerSide(self), str(self.socket))
         self.socket.chmod(0o600)
         try:
             async with asyncio.TaskGroup() as self.group:
@@ -218,12 +218,12 @@ class Egress:
                     gate.transport.abort()
             self.socket.unlink(missing_ok=True)
 
-    def open(self, gate: Gate) -> None:
+    def open(self, gate: ApiServerSide) -> None:
         """Begin to make the connection that a gate asked for."""
         if self.group is not None:
             self.group.create_task(self.connect(gate))
 
-    async def connect(self, gate: Gate) -> None:
+    async def connect(self, gate: ApiServerSide) -> None:
         """Make the connection that a gate asked for, or refuse it."""
         head, _, rest = gate.head.partition(b"\r\n\r\n")
         gate.head = b""
@@ -245,14 +245,14 @@ class Egress:
             log.info("not connected", to=f"{host}:{port}", error=repr(error))
             gate.refuse(502, f"{host}:{port}: connection refused: {type(error).__name__}")
 
-    async def dial(self, gate: Gate, way: Dial, rest: bytes) -> None:
+    async def dial(self, gate: ApiServerSide, way: Dial, rest: bytes) -> None:
         """Splice a gate to a loopback address."""
         if not ip_address(way.host).is_loopback:
             gate.refuse(503, f"{way.host} is not a loopback address")
             return
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(DIAL_SECONDS):
-            _, far = await loop.create_connection(Half, way.host, way.port)
+            _, far = await loop.create_connection(SplicedSide, way.host, way.port)
         if gate.transport is None:
             if far.transport is not None:
                 far.transport.abort()
@@ -262,12 +262,12 @@ class Egress:
             far.transport.write(rest)
         gate.accept()
 
-    async def serve(self, gate: Gate, way: Serve) -> None:
+    async def serve(self, gate: ApiServerSide, way: Serve) -> None:
         """Turn a gate's connection into one of a protocol of this process."""
         if gate.transport is None:
             return
         loop = asyncio.get_running_loop()
-        early = Early()
+        early = EarlyData()
         gate.accept()
         secured = await loop.start_tls(
             gate.transport,

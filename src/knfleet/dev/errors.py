@@ -1,5 +1,5 @@
 """What can go wrong on the ground."""
 
 
-class GroundError(Exception):
+class DevError(Exception):
     """A control plane cannot be had; the message says what to do next."""

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS
 from knfleet.api.meta import Key, Resource
-from knfleet.dev.errors import GroundError
+from knfleet.dev.errors import DevError
 from knfleet.dev.node.annotations import BREAK, HOLD, SLOW, asked
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
@@ -24,18 +24,18 @@ KINDS: dict[str, Resource] = SHORT_NAMES | {
 }
 
 
-class Workload(Struct, frozen=True):
+class HeldWorkload(Struct, frozen=True):
     """A workload as people name it: deploy/web."""
 
     resource: Resource
     key: Key
 
     @classmethod
-    def parse(cls, text: str, namespace: str) -> "Workload":
+    def parse(cls, text: str, namespace: str) -> "HeldWorkload":
         """The workload that KIND/NAME means."""
         kind, _, name = text.partition("/")
         if not name or kind.lower() not in KINDS:
-            raise GroundError(
+            raise DevError(
                 f"{text!r} is not a workload; write KIND/NAME, such as deploy/web, with one of"
                 f" {', '.join(sorted(KINDS))}"
             )
@@ -50,12 +50,12 @@ def wanted(*, broken: str, slow: str) -> dict[str, str | None]:
     annotations = {BREAK: broken, SLOW: slow}
     given = {key: value for key, value in annotations.items() if value} or {HOLD: "true"}
     if problems := asked(given, {}).problems:
-        raise GroundError("; ".join(problems))
+        raise DevError("; ".join(problems))
     return {HOLD: None, BREAK: None, SLOW: None, **given}
 
 
 async def annotate(
-    connection: Connection, workload: Workload, annotations: dict[str, str | None]
+    connection: Connection, workload: HeldWorkload, annotations: dict[str, str | None]
 ) -> None:
     """Put the annotations on a workload."""
     async with Client(connection) as client:
@@ -63,12 +63,12 @@ async def annotate(
             patch = {"metadata": {"annotations": annotations}}
             await client.patch(workload.resource, workload.key, patch)
         except NotFound as error:
-            raise GroundError(
+            raise DevError(
                 f"{workload} is not in namespace {workload.key.namespace} of"
                 f" {connection.cluster}; another namespace is chosen with --namespace"
             ) from error
         except KubeError as error:
-            raise GroundError(f"{error}; repair the cluster with: knfleet dev up") from error
+            raise DevError(f"{error}; repair the cluster with: knfleet dev up") from error
 
 
 RELEASED: dict[str, str | None] = {HOLD: None, BREAK: None, SLOW: None}

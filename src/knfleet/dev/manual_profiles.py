@@ -17,10 +17,10 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import part
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import write_private
+from knfleet.apply.manifest_fields import part
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import write_private
+from knfleet.dev.errors import DevError
 from knfleet.kube import yaml
 from knfleet.kube.client.verbs import Client
 
@@ -31,7 +31,7 @@ PROVIDER = "secretreader"
 TOKEN_SECONDS = 30.0
 
 
-def provider_file(ground: Ground) -> Path:
+def provider_file(ground: DevClusters) -> Path:
     """Write the file that names the credential plugin; the plugin reads Secrets of `FLEET`."""
     home = ground.folder.cluster("hub")
     kubeconfig = home / "plugin.kubeconfig"
@@ -54,7 +54,7 @@ def provider_file(ground: Ground) -> Path:
     return path
 
 
-async def register(ground: Ground, hub: Client, name: str) -> Key:
+async def register(ground: DevClusters, hub: Client, name: str) -> Key:
     """Make a spoke known on the hub; the key of its ClusterProfile."""
     key = Key(FLEET, name)
     async with Client(ground.connection(name)) as spoke:
@@ -93,7 +93,7 @@ async def spoke_token(spoke: Client) -> str:
                     return base64.b64decode(token).decode()
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise GroundError(
+        raise DevError(
             f"Secret {TOKEN_SECRET} on {spoke.cluster} got no token within {TOKEN_SECONDS:g} s;"
             " look at the log of its controller-manager"
         ) from None

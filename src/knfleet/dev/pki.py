@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 
 LIFETIME = timedelta(days=3650)
 BACKDATED = timedelta(hours=1)
 """A machine whose clock is a little behind must still accept them."""
 
 
-class Pair(Struct, frozen=True):
+class KeyPair(Struct, frozen=True):
     """A certificate and its key, as PEM."""
 
     certificate: bytes
@@ -48,10 +48,10 @@ def subject(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: KeyPair) -> None:
         self.pair = pair
         self.certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, password=None)
@@ -60,7 +60,7 @@ class Authority:
         self.key = key
 
     @classmethod
-    def create(cls, common_name: str) -> "Authority":
+    def create(cls, common_name: str) -> "CertificateAuthority":
         """A new authority that signs itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = subject(common_name)
@@ -84,25 +84,25 @@ class Authority:
             )
             .sign(key, hashes.SHA256())
         )
-        return cls(Pair(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key)))
+        return cls(KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key)))
 
     @classmethod
-    def load(cls, folder: Path, name: str) -> "Authority":
+    def load(cls, folder: Path, name: str) -> "CertificateAuthority":
         """The authority that was kept as NAME.crt and NAME.key."""
         crt, key = folder / f"{name}.crt", folder / f"{name}.key"
-        return cls(Pair(crt.read_bytes(), key.read_bytes()))
+        return cls(KeyPair(crt.read_bytes(), key.read_bytes()))
 
-    def client(self, common_name: str, *organizations: str) -> Pair:
+    def client(self, common_name: str, *organizations: str) -> KeyPair:
         """A certificate with which a client logs in."""
         return self.issue(subject(common_name, organizations), ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def server(self, common_name: str, *names: str) -> Pair:
+    def server(self, common_name: str, *names: str) -> KeyPair:
         """A certificate for a server known by these DNS names and addresses."""
         return self.issue(subject(common_name), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def issue(
         self, name: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str] = ()
-    ) -> Pair:
+    ) -> KeyPair:
         """A certificate signed by this authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
@@ -118,7 +118,7 @@ class Authority:
             alternatives = x509.SubjectAlternativeName([general_name(each) for each in names])
             builder = builder.add_extension(alternatives, critical=False)
         certificate = builder.sign(self.key, hashes.SHA256())
-        return Pair(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key))
+        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key))
 
 
 def draft(
@@ -154,16 +154,16 @@ def signing_key() -> tuple[bytes, bytes]:
     return key_pem(key), public
 
 
-class Access(Struct, frozen=True):
+class KubeconfigAccess(Struct, frozen=True):
     """One context of a kubeconfig."""
 
     context: str
     server: str
     ca: bytes
-    client: Pair
+    client: KeyPair
 
 
-def kubeconfig(accesses: Sequence[Access]) -> bytes:
+def kubeconfig(accesses: Sequence[KubeconfigAccess]) -> bytes:
     """A kubeconfig with a context for each cluster; the first one is current."""
     document: dict[str, Any] = {
         "apiVersion": "v1",

@@ -14,8 +14,8 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import locked, write_private
+from knfleet.dev.dev_folder import locked, write_private
+from knfleet.dev.errors import DevError
 
 DEFAULT_RANGE = range(20000, 30000)
 RESERVED_SECONDS = 120.0
@@ -37,7 +37,7 @@ def parse_range(text: str) -> range:
     """A range of ports from `FIRST-LAST`."""
     first, _, last = text.partition("-")
     if not (first.isdigit() and last.isdigit()) or not 1024 <= int(first) <= int(last) < 32768:
-        raise GroundError(
+        raise DevError(
             f"{text!r} is not a port range; write FIRST-LAST with ports from 1024 to 32767,"
             " such as 20000-29999 (higher ports belong to the kernel)"
         )
@@ -60,7 +60,7 @@ def reserve(count: int, ports: range, state_file: Path) -> list[int]:
     try:
         registry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise GroundError(f"cannot make {registry.parent}: {error.strerror}") from error
+        raise DevError(f"cannot make {registry.parent}: {error.strerror}") from error
     lock = registry.with_suffix(".lock")
     with locked(lock, wait_seconds=10, busy=f"somebody keeps {lock}; end that process"):
         return choose(registry, count, ports, state_file)
@@ -77,7 +77,7 @@ def choose(registry: Path, count: int, ports: range, state_file: Path) -> list[i
         if port not in reservations and is_free(port):
             chosen.append(port)
     if len(chosen) < count:
-        raise GroundError(
+        raise DevError(
             f"only {len(chosen)} of {count} ports are free in {ports.start}-{ports.stop - 1};"
             " give a larger --port-range, or end what uses them"
         )

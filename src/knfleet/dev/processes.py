@@ -16,14 +16,14 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import Folder, write_private
+from knfleet.dev.dev_folder import DevFolder, write_private
+from knfleet.dev.errors import DevError
 
 CLOCK_SLACK_SECONDS = 3.0
 """The kernel derives start times from the wall clock, which may be adjusted meanwhile."""
 
 
-class Recorded(Struct, frozen=True):
+class RecordedProcess(Struct, frozen=True):
     """A process that we started."""
 
     name: str
@@ -47,11 +47,11 @@ def is_over(process: psutil.Process) -> bool:
 
 
 def start(
-    folder: Folder,
+    folder: DevFolder,
     name: str,
     arguments: Sequence[str],
     environment: Mapping[str, str] | None = None,
-) -> Recorded:
+) -> RecordedProcess:
     """Start a process in a session of its own, logging to a file, and write down who it is."""
     with folder.log(name).open("ab") as log:
         try:
@@ -66,34 +66,34 @@ def start(
                 cwd=folder.sockets,
             )
         except OSError as error:
-            raise GroundError(
+            raise DevError(
                 f"{arguments[0]} does not start: {error.strerror}; remove it and run again,"
                 " or set KUBEBUILDER_ASSETS to a folder with working binaries"
             ) from error
     process.returncode = 0  # The interpreter would warn about a child that is still running.
     try:
-        recorded = Recorded(name, process.pid, psutil.Process(process.pid).create_time())
+        recorded = RecordedProcess(name, process.pid, psutil.Process(process.pid).create_time())
         write_private(folder.run / f"{name}.json", msgspec.json.encode(recorded))
-    except (psutil.NoSuchProcess, GroundError):
+    except (psutil.NoSuchProcess, DevError):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         raise
     return recorded
 
 
-def recorded(folder: Folder) -> dict[str, Recorded]:
+def recorded(folder: DevFolder) -> dict[str, RecordedProcess]:
     """All processes that were started in a folder and not stopped since, by name."""
-    found: dict[str, Recorded] = {}
+    found: dict[str, RecordedProcess] = {}
     for path in sorted(folder.run.glob("*.json")):
         with contextlib.suppress(msgspec.DecodeError, OSError):
-            process = msgspec.json.decode(path.read_bytes(), type=Recorded)
+            process = msgspec.json.decode(path.read_bytes(), type=RecordedProcess)
             found[process.name] = process
     return found
 
 
 def stop(
-    folder: Folder, processes: Iterable[Recorded], *, grace_seconds: float = 0
-) -> list[Recorded]:
+    folder: DevFolder, processes: Iterable[RecordedProcess], *, grace_seconds: float = 0
+) -> list[RecordedProcess]:
     """End processes, first politely if there is time for it; those that would not end."""
     targets = [(each, live) for each in processes if (live := each.live()) is not None]
     for _, live in targets:
@@ -114,7 +114,7 @@ def stop(
     return remaining
 
 
-def wait_until_gone(processes: Sequence[Recorded], seconds: float) -> list[Recorded]:
+def wait_until_gone(processes: Sequence[RecordedProcess], seconds: float) -> list[RecordedProcess]:
     """Wait for processes to end; those that have not."""
     deadline = time.monotonic() + seconds
     while True:

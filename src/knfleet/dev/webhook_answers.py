@@ -65,7 +65,7 @@ def denial(service: Key) -> str:
     return f"denied because the Service {service} has the annotation {WEBHOOK}: deny"
 
 
-class Responder:
+class WebhookResponder:
     """Answers for all Services with simulated pods."""
 
     def __init__(self, behaviour: Callable[[Key], WebhookBehaviour]) -> None:

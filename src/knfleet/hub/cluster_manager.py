@@ -25,23 +25,23 @@ from knfleet.api.operator import (
     is_enabled,
 )
 from knfleet.api.schema import decode
-from knfleet.hub.informers import Views
+from knfleet.hub.informers import HubInformers
 
 DRIVERS = ("csr",)
 """The ways of registration that this hub has."""
 
 
-class Installation(Struct, frozen=True):
+class HubConfiguration(Struct, frozen=True):
     """The settings of the hub."""
 
-    views: Views
+    informers: HubInformers
     auto_approved_users: frozenset[str] = frozenset()
     """Those that the command line names."""
 
     @property
     def manager(self) -> ClusterManager:
         """The ClusterManager; an empty one when there is none."""
-        found = self.views.managers.get(Key("", CLUSTER_MANAGER))
+        found = self.informers.managers.get(Key("", CLUSTER_MANAGER))
         return ClusterManager() if found is None else decode(found, ClusterManager)
 
     @property

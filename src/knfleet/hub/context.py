@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
-from knfleet.hub.cluster_manager import Installation
-from knfleet.hub.informers import Views
-from knfleet.hub.registration.lease import Heartbeats
+from knfleet.hub.cluster_manager import HubConfiguration
+from knfleet.hub.informers import HubInformers
+from knfleet.hub.registration.lease import LeaseObservations
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.events.recorder import Events
@@ -25,21 +25,21 @@ def wall() -> datetime:
     return datetime.now(UTC)
 
 
-class Parts(Struct, frozen=True):
+class HubContext(Struct, frozen=True):
     """What the controllers of the fleet share."""
 
     client: Client
-    views: Views
+    informers: HubInformers
     events: Events
-    installation: Installation
-    heartbeats: Heartbeats
+    configuration: HubConfiguration
+    lease_observations: LeaseObservations
     now: Now = wall
 
-    def warn(self, cluster: ManagedCluster, reason: str, message: str) -> None:
+    def record_warning(self, cluster: ManagedCluster, reason: str, message: str) -> None:
         """Tell in a cluster's namespace that something went wrong with it."""
         self.events.warning(regarding(cluster), reason, message)
 
-    def tell(self, cluster: ManagedCluster, reason: str, message: str) -> None:
+    def record_event(self, cluster: ManagedCluster, reason: str, message: str) -> None:
         """Tell in a cluster's namespace that something happened to it."""
         self.events.normal(regarding(cluster), reason, message)
 
@@ -57,7 +57,7 @@ def regarding(cluster: ManagedCluster) -> Object:
     }
 
 
-def look_at(cluster: str) -> Request:
+def cluster_request(cluster: str) -> Request:
     """The request to look at a cluster."""
     return Request(HUB, Key("", cluster))
 

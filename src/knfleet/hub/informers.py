@@ -51,18 +51,18 @@ def own_name(manifest: Object) -> list[str]:
     return [manifest["metadata"]["name"]]
 
 
-class Views:
+class HubInformers:
     """The collections of the hub that the fleet consists of."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.clusters = self.view(CLUSTERS)
-        self.sets = self.view(CLUSTER_SETS)
-        self.bindings = self.view(BINDINGS)
+        self.clusters = self.informer(CLUSTERS)
+        self.sets = self.informer(CLUSTER_SETS)
+        self.bindings = self.informer(BINDINGS)
         self.profiles = Informer(
             client, PROFILES, trim=without_managed_fields, indexes={"cluster": own_name}
         )
-        self.managers = self.view(CLUSTER_MANAGERS)
+        self.managers = self.informer(CLUSTER_MANAGERS)
         self.requests = Informer(
             client,
             CSRS,
@@ -70,13 +70,13 @@ class Views:
             trim=without_managed_fields,
             indexes={"cluster": cluster_label},
         )
-        self.leases = self.view(LEASES, fields=f"metadata.name={LEASE_NAME}")
+        self.leases = self.informer(LEASES, fields=f"metadata.name={LEASE_NAME}")
         self.works = Informer(
             client, WORKS, trim=without_content, indexes={"cluster": own_namespace}
         )
-        self.access = self.view(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
+        self.access = self.informer(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
 
-    def view(self, resource: Resource, *, fields: str = "") -> Informer:
+    def informer(self, resource: Resource, *, fields: str = "") -> Informer:
         """A watch of all objects of a kind."""
         return Informer(self.client, resource, fields=fields, trim=without_managed_fields)
 
@@ -97,12 +97,14 @@ class Views:
 
     async def synced(self) -> None:
         """Return when everything is known."""
-        await asyncio.gather(*(view.synced.wait() for view in self.all))
+        await asyncio.gather(*(informer.synced.wait() for informer in self.all))
 
     @property
     def failing(self) -> KubeError | None:
         """What is wrong with a watch, if something is."""
-        return next((view.failing for view in self.all if view.failing is not None), None)
+        return next(
+            (informer.failing for informer in self.all if informer.failing is not None), None
+        )
 
     def cluster(self, name: str) -> ManagedCluster | None:
         """A cluster by name."""

@@ -8,10 +8,10 @@ from knfleet.api.core import CRDS
 from knfleet.api.crds.fleet import HUB_DEFINITIONS, hub_definitions
 from knfleet.api.inventory import PROFILES
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.hub.manager import Fleet, FleetOptions, join
+from knfleet.hub.manager import HubManager, HubOptions, start_hub
 from knfleet.kube.endpoint import Connection
-from knfleet.operator.main import Once, Operator
-from knfleet.operator.settings import Settings
+from knfleet.operator.main import OneTimeTask, Operator
+from knfleet.operator.settings import OperatorSettings
 from knfleet.release.releases import Releases
 from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
@@ -20,26 +20,26 @@ from knfleet.runtime.manager import Manager
 class HubSettings(Struct, frozen=True):
     """What the hub was started with."""
 
-    operator: Settings
-    fleet: FleetOptions = FleetOptions()
+    operator: OperatorSettings
+    hub: HubOptions = HubOptions()
 
 
-class Hub:
+class HubProcess:
     """The fleet's part of the process, which shares the operator's client and election."""
 
-    def __init__(self, operator: Operator, options: FleetOptions) -> None:
+    def __init__(self, operator: Operator, options: HubOptions) -> None:
         self.operator = operator
         self.options = options
-        self.fleet: Fleet | None = None
-        self.begun = asyncio.Event()
+        self.hub_manager: HubManager | None = None
+        self.started = asyncio.Event()
         """Set when the fleet's controllers have begun to watch."""
 
     def start(self) -> None:
         """Add everything to the operator's manager."""
-        self.operator.health.readiness["fleet"] = self.trouble
-        self.operator.manager.add(Once(self.begin), "fleet")
+        self.operator.health.readiness["fleet"] = self.readiness_problem
+        self.operator.manager.add(OneTimeTask(self.run_controllers), "fleet")
 
-    async def begin(self) -> None:
+    async def run_controllers(self) -> None:
         """Start the fleet's controllers when there is something to control."""
         client = self.operator.client
         if self.operator.settings.install_crds:
@@ -48,19 +48,19 @@ class Hub:
         await served_kinds.wait_for(
             client, [PROFILES, *(each.resource for each in HUB_DEFINITIONS)]
         )
-        self.fleet = join(
+        self.hub_manager = start_hub(
             self.operator.manager,
             self.operator.leading_writer,
             metrics=self.operator.metrics,
             options=self.options,
         )
-        self.begun.set()
+        self.started.set()
 
-    def trouble(self) -> str | None:
+    def readiness_problem(self) -> str | None:
         """Why the hub is of no use, if it is of none."""
-        if self.fleet is None:
+        if self.hub_manager is None:
             return "custom resource definitions of the fleet are missing"
-        failing = self.fleet.views.failing
+        failing = self.hub_manager.informers.failing
         return None if failing is None else str(failing)
 
 
@@ -75,4 +75,4 @@ async def build(
     """Fill a manager with everything that a hub is."""
     operator = Operator(manager, connection, settings.operator, providers)
     await operator.start(releases)
-    Hub(operator, settings.fleet).start()
+    HubProcess(operator, settings.hub).start()

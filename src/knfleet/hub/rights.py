@@ -9,8 +9,8 @@ from knfleet.api.cluster.managedcluster import GROUP, LEASE_NAME, REGISTER_GROUP
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER
 from knfleet.hub.registration.rbac import ACCESS_SECRET, READ, rule
-from knfleet.hub.webhook.configuration import CONFIGURATIONS
-from knfleet.hub.webhook.configuration import SECRET as WEBHOOK_SECRET
+from knfleet.hub.webhook.webhook_objects import CONFIGURATIONS
+from knfleet.hub.webhook.webhook_objects import SECRET as WEBHOOK_SECRET
 from knfleet.operator import rights as knative
 
 HUB_ROLE = "knfleet:hub"

@@ -27,7 +27,7 @@ from knfleet.hub.rights import RBAC_GROUP
 from knfleet.install.deployments import (
     AGENT_MEMORY,
     HEALTH_PORT,
-    Quality,
+    PodProfile,
     deployment,
     gate_list,
     network_policy,
@@ -49,7 +49,7 @@ LOOKING = [
 """What `knfleet status` and the dashboard show of workloads that are not well."""
 
 
-class JoinPlan(Struct, frozen=True):
+class AgentInstall(Struct, frozen=True):
     """How a cluster is to be joined."""
 
     cluster: str
@@ -59,7 +59,7 @@ class JoinPlan(Struct, frozen=True):
     mode: Literal["Default", "Singleton", "Hosted"] = "Default"
     klusterlet: str = KLUSTERLET
     namespace: str = AGENT_NAMESPACE
-    quality: Quality = Quality()
+    quality: PodProfile = PodProfile()
     annotations: dict[str, str] = {}
     lifetime_seconds: int = 0
     external_urls: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class JoinPlan(Struct, frozen=True):
     """With Hosted: how the agent reaches the cluster."""
 
     def __repr__(self) -> str:
-        return f"JoinPlan({self.cluster!r}, {self.mode!r})"
+        return f"AgentInstall({self.cluster!r}, {self.mode!r})"
 
     @property
     def workload(self) -> str:
@@ -76,7 +76,7 @@ class JoinPlan(Struct, frozen=True):
         return SINGLETON if self.mode == "Singleton" else AGENT
 
 
-def home_objects(plan: JoinPlan) -> list[Object]:
+def home_objects(plan: AgentInstall) -> list[Object]:
     """What goes to the cluster that the agent runs on; the CRDs come first."""
     hosted = plan.mode == "Hosted"
     crds = spoke_definitions()
@@ -97,7 +97,7 @@ def home_objects(plan: JoinPlan) -> list[Object]:
     ]
 
 
-def managed_objects(plan: JoinPlan) -> list[Object]:
+def managed_objects(plan: AgentInstall) -> list[Object]:
     """With Hosted: what goes to the cluster that is managed from elsewhere."""
     klusterlets = crd_name(KLUSTERLETS.plural)
     return [
@@ -113,7 +113,7 @@ def crd_name(plural: str) -> str:
     return f"{plural}.{OPERATOR_GROUP}"
 
 
-def external_secret(plan: JoinPlan) -> list[Object]:
+def external_secret(plan: AgentInstall) -> list[Object]:
     """The kubeconfig of a cluster that is managed from elsewhere."""
     if plan.mode != "Hosted":
         return []
@@ -126,7 +126,7 @@ def secret(name: str, namespace: str, contents: dict[str, bytes]) -> Object:
     return {**named("v1", "Secret", name, namespace), "type": "Opaque", "data": data}
 
 
-def home_roles(plan: JoinPlan) -> list[Object]:
+def home_roles(plan: AgentInstall) -> list[Object]:
     """What the agent may do beside its own pod: keep its identity, tell how it is."""
     home = [
         rule("", ["secrets"], ["create"]),
@@ -146,7 +146,7 @@ def home_roles(plan: JoinPlan) -> list[Object]:
     ]
 
 
-def agent_roles(plan: JoinPlan) -> list[Object]:
+def agent_roles(plan: AgentInstall) -> list[Object]:
     """What the agent may see of the cluster, and the namespaces that it makes there."""
     seen = [
         rule("", ["nodes"], READ),
@@ -162,7 +162,7 @@ def agent_roles(plan: JoinPlan) -> list[Object]:
     ]
 
 
-def access_objects(plan: JoinPlan) -> list[Object]:
+def access_objects(plan: AgentInstall) -> list[Object]:
     """The account whose token the hub gets, and what it may do."""
     return [
         named("v1", "ServiceAccount", ACCESS_ACCOUNT, plan.namespace),
@@ -186,7 +186,7 @@ def binding(kind: str, role: str, account: str, namespace: str) -> Object:
     }
 
 
-def klusterlet(plan: JoinPlan) -> Object:
+def klusterlet(plan: AgentInstall) -> Object:
     """The Klusterlet that says how the agent is installed."""
     registration: Object = {"registrationDriver": {"authType": "csr"}}
     if plan.annotations:
@@ -210,7 +210,7 @@ def klusterlet(plan: JoinPlan) -> Object:
     return {**meta, "spec": spec}
 
 
-def agent_deployment(plan: JoinPlan) -> Object:
+def agent_deployment(plan: AgentInstall) -> Object:
     """The agent as a workload."""
     container: Object = {
         "name": "agent",
@@ -230,7 +230,7 @@ def agent_deployment(plan: JoinPlan) -> Object:
     return made
 
 
-def agent_arguments(plan: JoinPlan) -> list[str]:
+def agent_arguments(plan: AgentInstall) -> list[str]:
     """The agent's command line."""
     arguments = [
         "agent",

@@ -13,7 +13,7 @@ from knfleet import __version__
 from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
 from knfleet.install import operator_manifests
-from knfleet.install.operator_options import Install
+from knfleet.install.operator_options import OperatorInstall
 from knfleet.kube.yaml import dump_all
 from knfleet.operator import rights
 
@@ -24,7 +24,7 @@ VALUES = ".Values.knative_operator"
 
 def generated() -> dict[str, str]:
     """The content of every generated file of the chart, by its path."""
-    install = Install(namespace=NAMESPACE)
+    install = OperatorInstall(namespace=NAMESPACE)
     return {
         "Chart.yaml": HEAD + dump_all([about()]),
         **{f"templates/crds/{crd['metadata']['name']}.yaml": definition(crd) for crd in crds()},
@@ -67,7 +67,7 @@ def definition(crd: Object) -> str:
     return f"{HEAD}{{{{- if and {VALUES}.crds.install {guard} }}}}\n{text}{{{{- end }}}}\n"
 
 
-def roles(install: Install) -> str:
+def roles(install: OperatorInstall) -> str:
     """The operator's rights, as far as they are wanted."""
     hub = operator_manifests.cluster_role(operator_manifests.NAME, rights.hub_rules(), install)
     own = operator_manifests.role(
@@ -78,7 +78,7 @@ def roles(install: Install) -> str:
     credentials = operator_manifests.role(
         operator_manifests.CREDENTIALS,
         rights.secret_rules(),
-        Install(namespace="{{ $.Release.Namespace }}"),
+        OperatorInstall(namespace="{{ $.Release.Namespace }}"),
         at=OTHER,
     )
     return (

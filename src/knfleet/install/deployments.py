@@ -9,7 +9,7 @@ from knfleet import __version__
 from knfleet.api.cluster.managedcluster import AGENT_LABELS
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
-from knfleet.hub.webhook.configuration import PORT as WEBHOOK_PORT
+from knfleet.hub.webhook.webhook_objects import PORT as WEBHOOK_PORT
 
 IMAGE_NAME = "knfleet"
 HEALTH_PORT = 8080
@@ -27,7 +27,7 @@ RESTRICTED: Object = {
 QosClass = Literal["Default", "BestEffort", "ResourceRequirement"]
 
 
-class Quality(Struct, frozen=True):
+class PodProfile(Struct, frozen=True):
     """How much our pods may use, and what they are guaranteed."""
 
     qos: QosClass = "Default"
@@ -55,12 +55,12 @@ class Quality(Struct, frozen=True):
         return {"type": self.qos, "resourceRequirements": self.amounts}
 
 
-class HubPlan(Struct, frozen=True):
+class HubInstall(Struct, frozen=True):
     """How the hub is to be installed."""
 
     image: str
     namespace: str = OPERATOR_NAMESPACE
-    quality: Quality = Quality()
+    quality: PodProfile = PodProfile()
     auto_approved: tuple[str, ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
     releases: str = ""
@@ -78,7 +78,7 @@ def image_of(registry: str, version: str) -> str:
     return f"{prefix}{IMAGE_NAME}:{tag or 'v' + version.removeprefix('v')}"
 
 
-def cluster_manager(plan: HubPlan) -> Object:
+def cluster_manager(plan: HubInstall) -> Object:
     """The ClusterManager that says how the hub is installed."""
     driver: Object = {"authType": "csr"}
     if plan.auto_approved:
@@ -104,7 +104,7 @@ def gate_list(gates: Iterable[tuple[str, bool]]) -> list[Object]:
     return [{"feature": name, "mode": "Enable" if on else "Disable"} for name, on in gates]
 
 
-def hub_deployment(plan: HubPlan) -> Object:
+def hub_deployment(plan: HubInstall) -> Object:
     """The hub as a workload."""
     container: Object = {
         "name": CLUSTER_MANAGER,

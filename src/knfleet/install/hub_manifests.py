@@ -23,8 +23,8 @@ from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.hub.admission.works import work_policies
 from knfleet.hub.registration.rbac import READ, rule, shared_roles
 from knfleet.hub.rights import RBAC_GROUP, hub_roles, role
-from knfleet.hub.webhook.configuration import PORT, webhook_objects
-from knfleet.install.deployments import HEALTH_PORT, HubPlan, network_policy
+from knfleet.hub.webhook.webhook_objects import PORT, webhook_objects
+from knfleet.install.deployments import HEALTH_PORT, HubInstall, network_policy
 
 BOOTSTRAP_RULES = [
     rule("", ["configmaps"], ["get"], ["cluster-info", "kube-root-ca.crt"]),
@@ -35,14 +35,14 @@ BOOTSTRAP_RULES = [
 """What a cluster may do that asks to join."""
 
 
-def hub_objects(plan: HubPlan | None = None) -> list[Object]:
+def hub_objects(plan: HubInstall | None = None) -> list[Object]:
     """The CRDs, and behind them the objects: some of those are of kinds that the CRDs define."""
-    plan = plan or HubPlan(image="")
+    plan = plan or HubInstall(image="")
     optional = PROFILE_USE.manifests() if plan.check_profile_use else []
     return [*definitions(), *hub_definitions(), *objects(plan), *optional]
 
 
-def objects(plan: HubPlan) -> list[Object]:
+def objects(plan: HubInstall) -> list[Object]:
     """Namespaces, accounts, rights, policies, and the binding of all clusters to the hub."""
     namespace = plan.namespace
     return [

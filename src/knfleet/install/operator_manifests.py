@@ -12,10 +12,10 @@ from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
 from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.install.deployments import network_policy
-from knfleet.install.operator_options import Install, mount_path
+from knfleet.install.operator_options import OperatorInstall, mount_path
 from knfleet.operator import rights
 from knfleet.operator.settings import HEALTH_PORT, METRICS_PORT
-from knfleet.runtime.leader.lease_rules import Timing
+from knfleet.runtime.leader.lease_rules import LeaseTiming
 
 NAME = "knative-operator"
 PROVIDERS = "clusterprofile-provider-file"
@@ -24,7 +24,7 @@ CACHE = "/var/cache/knfleet"
 LOCAL, CREDENTIALS = f"{NAME}-local", f"{NAME}-credentials"
 
 
-def everything(install: Install) -> list[Object]:
+def everything(install: OperatorInstall) -> list[Object]:
     """All objects, ready for `kubectl apply`."""
     return [
         namespace(install),
@@ -52,17 +52,17 @@ def labels() -> dict[str, str]:
     return {"app.kubernetes.io/name": NAME, "app.kubernetes.io/version": __version__}
 
 
-def namespace(install: Install) -> Object:
+def namespace(install: OperatorInstall) -> Object:
     """The operator's own namespace."""
     return made("Namespace", install.namespace)
 
 
-def account(install: Install) -> Object:
+def account(install: OperatorInstall) -> Object:
     """The operator's own account."""
     return made("ServiceAccount", NAME, at=install.namespace)
 
 
-def roles(install: Install) -> list[Object]:
+def roles(install: OperatorInstall) -> list[Object]:
     """The operator's rights."""
     local = [*cluster_role(LOCAL, rights.local_rules(), install)] if install.local else []
     credentials = [
@@ -86,7 +86,7 @@ def rules() -> list[Object]:
     ]
 
 
-def cluster_role(name: str, rules: list[Object], install: Install) -> tuple[Object, Object]:
+def cluster_role(name: str, rules: list[Object], install: OperatorInstall) -> tuple[Object, Object]:
     """Rights on the whole cluster, and whose they are."""
     api = f"{rights.RBAC}/v1"
     return (
@@ -95,7 +95,9 @@ def cluster_role(name: str, rules: list[Object], install: Install) -> tuple[Obje
     )
 
 
-def role(name: str, rules: list[Object], install: Install, *, at: str) -> tuple[Object, Object]:
+def role(
+    name: str, rules: list[Object], install: OperatorInstall, *, at: str
+) -> tuple[Object, Object]:
     """Rights in one namespace, and whose they are."""
     api = f"{rights.RBAC}/v1"
     return (
@@ -104,16 +106,16 @@ def role(name: str, rules: list[Object], install: Install, *, at: str) -> tuple[
     )
 
 
-def binding(kind: str, name: str, install: Install) -> Object:
+def binding(kind: str, name: str, install: OperatorInstall) -> Object:
     """What gives a role to the operator."""
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": install.namespace}
     reference = {"apiGroup": rights.RBAC, "kind": kind, "name": name}
     return {"roleRef": reference, "subjects": [subject]}
 
 
-def settings(install: Install) -> list[Object]:
+def settings(install: OperatorInstall) -> list[Object]:
     """The ConfigMaps that are read while the operator runs, with what counts without them."""
-    timing = Timing()
+    timing = LeaseTiming()
     data: dict[str, dict[str, str]] = {
         "config-logging": {f"loglevel.{NAME}": "info"},
         "config-observability": {"metrics-protocol": "none"},
@@ -126,20 +128,20 @@ def settings(install: Install) -> list[Object]:
     return [made("ConfigMap", name, at=install.namespace, data=each) for name, each in data.items()]
 
 
-def providers(install: Install) -> Object:
+def providers(install: OperatorInstall) -> Object:
     """The file of access providers."""
     text = install.providers.decode()
     return made("ConfigMap", PROVIDERS, at=install.namespace, data={PROVIDER_FILE: text})
 
 
-def service(install: Install) -> Object:
+def service(install: OperatorInstall) -> Object:
     """Where metrics are scraped: the health server always has them."""
     port = {"name": "http-metrics", "port": METRICS_PORT, "targetPort": "health"}
     spec: Object = {"selector": {"name": NAME}, "ports": [port]}
     return made("Service", NAME, at=install.namespace, spec=spec)
 
 
-def network(install: Install) -> Object:
+def network(install: OperatorInstall) -> Object:
     """Who may reach the operator's pods: anybody for health and metrics, nobody for more."""
     ports = (HEALTH_PORT, METRICS_PORT)
     policy = network_policy(NAME, install.namespace, {"name": NAME}, ports)
@@ -147,7 +149,7 @@ def network(install: Install) -> Object:
     return made(policy["kind"], NAME, policy["apiVersion"], at=install.namespace, spec=spec)
 
 
-def deployment(install: Install) -> Object:
+def deployment(install: OperatorInstall) -> Object:
     """The operator itself."""
     pod: Object = {
         "serviceAccountName": NAME,
@@ -165,7 +167,7 @@ def deployment(install: Install) -> Object:
     return made("Deployment", NAME, "apps/v1", at=install.namespace, spec=spec)
 
 
-def container(install: Install) -> Object:
+def container(install: OperatorInstall) -> Object:
     """The operator's container."""
     return {
         "name": NAME,
@@ -194,7 +196,7 @@ def container(install: Install) -> Object:
     }
 
 
-def arguments(install: Install) -> list[str]:
+def arguments(install: OperatorInstall) -> list[str]:
     """The flags; what is typed into the Deployment later is added to them."""
     found = [f"--clusterprofile-provider-file={PROVIDER_FOLDER}/{PROVIDER_FILE}"]
     interval = install.poll_interval
@@ -204,7 +206,7 @@ def arguments(install: Install) -> list[str]:
     ]
 
 
-def environment(install: Install) -> list[Object]:
+def environment(install: OperatorInstall) -> list[Object]:
     """The variables, those of the Knative Operator first."""
     fields = {"POD_NAME": "metadata.name", "SYSTEM_NAMESPACE": "metadata.namespace"}
     values = {
@@ -232,7 +234,7 @@ def probe(path: str, *, failures: int) -> Object:
     }
 
 
-def mounts(install: Install) -> list[Object]:
+def mounts(install: OperatorInstall) -> list[Object]:
     """What the container sees beside its image."""
     return [
         {"name": "knfleet-cache", "mountPath": CACHE},
@@ -244,7 +246,7 @@ def mounts(install: Install) -> list[Object]:
     ]
 
 
-def volumes(install: Install) -> list[Object]:
+def volumes(install: OperatorInstall) -> list[Object]:
     """The volumes; the provider file is optional, so that it can be made later, by hand."""
     return [
         {"name": "knfleet-cache", "emptyDir": {}},

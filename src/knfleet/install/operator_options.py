@@ -26,7 +26,7 @@ class InstallError(Exception):
     """A choice that makes no sense; the message says what would."""
 
 
-class Plugin(Struct, frozen=True):
+class PluginImage(Struct, frozen=True):
     """An image with a credential plugin, mounted as a volume."""
 
     name: str
@@ -34,7 +34,7 @@ class Plugin(Struct, frozen=True):
     mount_path: str
 
 
-class Install(Struct, frozen=True, kw_only=True):
+class OperatorInstall(Struct, frozen=True, kw_only=True):
     """What can be chosen."""
 
     namespace: str = NAMESPACE
@@ -44,7 +44,7 @@ class Install(Struct, frozen=True, kw_only=True):
     multicluster: bool = False
     providers: bytes = b""
     """The access provider file, as JSON."""
-    plugins: tuple[Plugin, ...] = ()
+    plugins: tuple[PluginImage, ...] = ()
     poll_interval: str = POLL_INTERVAL
     minimum_kubernetes: str = MINIMUM_KUBERNETES
     secret_namespaces: tuple[str, ...] = ()
@@ -53,26 +53,26 @@ class Install(Struct, frozen=True, kw_only=True):
     """Whether authors of custom resources need the permission to use their ClusterProfile."""
 
 
-class Run(Struct, frozen=True):
+class PluginCommand(Struct, frozen=True):
     """Which program a provider runs."""
 
     command: str = ""
 
 
-class Provider(Struct, frozen=True):
+class ProviderSummary(Struct, frozen=True):
     """As much of an access provider as an installation depends on."""
 
     name: str = ""
-    exec_config: Run = msgspec.field(name="execConfig", default=Run())
+    exec_config: PluginCommand = msgspec.field(name="execConfig", default=PluginCommand())
 
 
-class Providers(Struct, frozen=True):
+class ProviderSummaries(Struct, frozen=True):
     """A file of access providers."""
 
-    providers: tuple[Provider, ...]
+    providers: tuple[ProviderSummary, ...]
 
 
-def check(install: Install) -> None:
+def check(install: OperatorInstall) -> None:
     """Raise `InstallError` about the first thing that makes no sense, as the chart does."""
     if not install.multicluster:
         return
@@ -91,19 +91,19 @@ def check(install: Install) -> None:
             )
 
 
-def providers_of(text: bytes) -> tuple[Provider, ...]:
+def providers_of(text: bytes) -> tuple[ProviderSummary, ...]:
     """The entries of a provider file."""
     if not text.strip():
         raise InstallError(
             "multi-cluster support is wanted, but there are no access providers; name their file"
         )
     try:
-        return msgspec.json.decode(text, type=Providers).providers
+        return msgspec.json.decode(text, type=ProviderSummaries).providers
     except msgspec.DecodeError as error:
         raise InstallError(f"the provider file cannot be used: {error}") from error
 
 
-def mount_path(number: int, plugin: Plugin) -> str:
+def mount_path(number: int, plugin: PluginImage) -> str:
     """Where a plugin is mounted, cleaned."""
     cleaned = posixpath.normpath(plugin.mount_path or ".")
     if not cleaned.startswith("/"):

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from knfleet.api.meta import Resource, api_group
-from knfleet.kube.errors import ApiError, BadAnswer, NotFound
+from knfleet.kube.errors import ApiError, BadResponse, NotFound
 
 AGGREGATED = {
     "Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -30,7 +30,7 @@ JSON = {"Accept": "application/json"}
 T = TypeVar("T")
 
 
-class Asks(Protocol):
+class DiscoveryClient(Protocol):
     """What discovery needs of a client."""
 
     async def raw(
@@ -68,7 +68,7 @@ class GroupVersion(Struct, rename="camel"):
     group_version: str
 
 
-class Group(Struct, rename="camel"):
+class ApiGroup(Struct, rename="camel"):
     """An APIGroup."""
 
     name: str
@@ -76,10 +76,10 @@ class Group(Struct, rename="camel"):
     preferred_version: GroupVersion | None = None
 
 
-class Groups(Struct):
+class ApiGroupList(Struct):
     """An APIGroupList."""
 
-    groups: list[Group] = []
+    groups: list[ApiGroup] = []
 
 
 class ResponseKind(Struct):
@@ -105,7 +105,7 @@ class AggregatedVersion(Struct):
     freshness: str = "Current"
 
 
-class Name(Struct):
+class AggregatedName(Struct):
     """Metadata of which only the name counts."""
 
     name: str = ""
@@ -114,7 +114,7 @@ class Name(Struct):
 class AggregatedGroup(Struct):
     """A group in aggregated discovery; the version that the server prefers comes first."""
 
-    metadata: Name = field(default_factory=Name)
+    metadata: AggregatedName = field(default_factory=AggregatedName)
     versions: list[AggregatedVersion] = []
 
 
@@ -124,7 +124,7 @@ class AggregatedGroups(Struct):
     items: list[AggregatedGroup] = []
 
 
-class Kind(Struct):
+class KindOnly(Struct):
     """An answer of which only the kind is known yet."""
 
     kind: str = ""
@@ -133,7 +133,7 @@ class Kind(Struct):
 class Discovery:
     """What one cluster serves."""
 
-    def __init__(self, server: Asks, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: DiscoveryClient, now: Callable[[], float] = time.monotonic) -> None:
         self.server = server
         self.now = now
         self.known: dict[str, dict[str, Resource]] = {}
@@ -188,7 +188,7 @@ class Discovery:
     async def everything(self, path: str) -> list[Served]:
         """All resources below /api or /apis."""
         body = await self.server.raw("GET", path, headers=AGGREGATED)
-        kind = decode(body, Kind, path).kind
+        kind = decode(body, KindOnly, path).kind
         if kind == "APIGroupDiscoveryList":
             groups = decode(body, AggregatedGroups, path).items
             stale = stale_versions(groups)
@@ -196,12 +196,12 @@ class Discovery:
         elif path == "/api":
             stale, found = [], await self.group_version("v1")
         else:
-            stale, found = await self.each_group(decode(body, Groups, path).groups)
+            stale, found = await self.each_group(decode(body, ApiGroupList, path).groups)
         if path == "/apis":
             self.unavailable = tuple(stale)
         return found
 
-    async def each_group(self, groups: list[Group]) -> tuple[list[str], list[Served]]:
+    async def each_group(self, groups: list[ApiGroup]) -> tuple[list[str], list[Served]]:
         """Groups that cannot be seen, and the resources of all others, asked one by one."""
         failed: list[str] = []
         found: dict[tuple[str, str], Served] = {}
@@ -254,4 +254,4 @@ def decode(body: bytes, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise BadAnswer(f"GET {path}: not an answer of discovery: {error}") from error
+        raise BadResponse(f"GET {path}: not an answer of discovery: {error}") from error

@@ -38,11 +38,11 @@ class DnsFailed(NetworkError):
     """The server's name does not resolve."""
 
 
-class Refused(NetworkError):
+class ConnectionRefused(NetworkError):
     """Nobody listens at the server's address, or there is no way to it."""
 
 
-class Unanswered(NetworkError):
+class RequestTimeout(NetworkError):
     """The server did not answer before the deadline."""
 
 
@@ -54,15 +54,15 @@ class ProxyFailed(NetworkError):
     """The proxy refused, or is not there."""
 
 
-class Interrupted(NetworkError):
+class ConnectionInterrupted(NetworkError):
     """The connection ended before the answer did."""
 
 
-class BadAnswer(KubeError):
+class BadResponse(KubeError):
     """The answer is not one that an API server gives."""
 
 
-class TooMuch(BadAnswer):
+class ResponseTooLarge(BadResponse):
     """The server sent more than it may: in one answer, one list, or all together."""
 
 

@@ -112,7 +112,7 @@ def documents(text: str | bytes, source: str) -> Iterator[tuple[int, int, Any]]:
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] == "{" and (objects := json_objects(text)) is not None:
         return iter([(number, 0, value) for number, value in enumerate(objects, 1)])
-    return Reader(text, source).documents()
+    return YamlReader(text, source).documents()
 
 
 def json_objects(text: str) -> list[Any] | None:
@@ -162,11 +162,11 @@ JSON = json.JSONDecoder(
 NUMBERS = frozenset((int, float))
 
 
-class Pending:
+class PendingAnchor:
     """Marks an anchor whose value is still being read."""
 
 
-class Reader:
+class YamlReader:
     """Builds the values of a text from the parser's events."""
 
     def __init__(self, text: str, source: str) -> None:
@@ -179,7 +179,7 @@ class Reader:
         self.bytes = 0
         self.aliased = 0
         self.aliased_bytes = 0
-        self.anchors: dict[str, tuple[Any, int, int] | Pending] = {}
+        self.anchors: dict[str, tuple[Any, int, int] | PendingAnchor] = {}
 
     def documents(self) -> Iterator[tuple[int, int, Any]]:
         """Number, first line and value of each document."""
@@ -233,7 +233,7 @@ class Reader:
         if anchor is None:
             return build(event)
         values, size = self.values - 1, self.bytes
-        pending = self.anchors[anchor] = Pending()
+        pending = self.anchors[anchor] = PendingAnchor()
         value = build(event)
         if self.anchors[anchor] is pending:
             self.anchors[anchor] = (value, self.values - values, self.bytes - size)
@@ -322,7 +322,7 @@ class Reader:
         named = self.anchors.get(event.anchor)
         if named is None:
             raise self.error(f"there is no anchor &{event.anchor} before this alias", line)
-        if isinstance(named, Pending):
+        if isinstance(named, PendingAnchor):
             raise self.error(f"the value of the anchor &{event.anchor} contains itself", line)
         value, values, size = named
         self.values += values

@@ -11,13 +11,13 @@ from msgspec import Struct
 from knfleet.api.knative import conditions
 from knfleet.api.knative.conditions import DEPENDENTS, READY
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.desired_objects import Renderer
-from knfleet.operator.installation_registry import Installations
+from knfleet.operator.installation_registry import InstallationRegistry
 from knfleet.operator.kinds import (
     BY_PLACE,
-    Kind,
+    KnativeKind,
     finalizers_of,
     is_deleting,
     place_index,
@@ -26,16 +26,16 @@ from knfleet.operator.kinds import (
 )
 from knfleet.operator.reconcile import Reconciler
 from knfleet.operator.settings import POLL_SECONDS
-from knfleet.operator.status_builder import status_of
-from knfleet.operator.status_writer import Reporter
+from knfleet.operator.status.status_builder import status_of
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.targets import Targets
 from knfleet.operator.uninstall.tombstones import Tombstones
-from knfleet.runtime.controller import Again, Controller, ControllerOptions
+from knfleet.runtime.controller import Controller, ControllerOptions, Result
 from knfleet.runtime.events.recorder import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
-from knfleet.runtime.queue import Backoff, QueueOptions, Slots
-from knfleet.runtime.turns import Turns
+from knfleet.runtime.queue import Backoff, QueueOptions, QueueSlots
+from knfleet.runtime.start_limit import StartLimit
 
 BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
 """Passes that fail as a whole fail because the hub does not answer; it should not be far away."""
@@ -48,7 +48,7 @@ NOT_OURS_SECONDS = 1.0
 """When to look again at a custom resource that we had, and that may be another's now."""
 
 
-class Parts(Struct, frozen=True):
+class OperatorContext(Struct, frozen=True):
     """What the controllers of a process share."""
 
     client: Client
@@ -56,9 +56,9 @@ class Parts(Struct, frozen=True):
     renderer: Renderer
     metrics: Metrics
     tombstones: Tombstones
-    turns: Turns
+    turns: StartLimit
     """Passes that are made at once; a thousand at once would all be late, and then fail."""
-    slots: Slots = Slots()
+    slots: QueueSlots = QueueSlots()
     poll_seconds: float = POLL_SECONDS
     owns: Callable[[str], bool] | None = None
     """Whether what is installed at a place is for this process to see to; None when all is."""
@@ -67,7 +67,7 @@ class Parts(Struct, frozen=True):
 class KnativeController:
     """Watches the custom resources of one kind, and reconciles them."""
 
-    def __init__(self, kind: Kind, parts: Parts, manager: Manager) -> None:
+    def __init__(self, kind: KnativeKind, parts: OperatorContext, manager: Manager) -> None:
         self.kind = kind
         name = kind.resource.kind.lower()
         self.resources = Informer(
@@ -82,12 +82,12 @@ class KnativeController:
             slots=parts.slots, backoff=BACKOFF, cluster_of=self.cluster_of, observe=observer
         )
         options = ControllerOptions(queue, PASS_SECONDS, observer)
-        installations = Installations(
+        installations = InstallationRegistry(
             kind,
             parts.targets,
-            reporter=Reporter(kind, parts.client, self.events, parts.metrics),
+            reporter=StatusWriter(kind, parts.client, self.events, parts.metrics),
             lifetime=manager.lifetime,
-            look_again=self.look_again,
+            look_again=self.requeue,
             turns=parts.turns,
         )
         self.reconciler = Reconciler(
@@ -103,26 +103,26 @@ class KnativeController:
         self.controller.watches(self.resources.on_change, requests=self.requests)
         parts.metrics.watch_queue(name, self.controller.queue)
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Bring one custom resource a step further, if it is ours."""
         if self.is_ours(request.key):
             return await self.reconciler.reconcile(request)
         # One that we had may be ours again in a moment; one that is another's is let go.
-        return Again.when(request.key not in self.reconciler.records, else_after=NOT_OURS_SECONDS)
+        return Result.when(request.key not in self.reconciler.records, else_after=NOT_OURS_SECONDS)
 
     def is_ours(self, key: Key) -> bool:
         """Whether a custom resource is for this process to see to; one that is gone always is."""
         manifest = self.resources.get(key)
         return self.owns is None or manifest is None or self.owns(place_of(manifest))
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with custom resources that are ours now."""
         for manifest in self.resources.items():
             key = Key.of(manifest)
             if key not in self.reconciler.records and self.is_ours(key):
                 self.controller.queue.add(Request(HUB, key))
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop all work on custom resources that are not ours; nothing of it runs afterwards."""
         await self.controller.cut_off(lambda request: not self.is_ours(request.key))
         records, owns = self.reconciler.records, self.owns
@@ -153,11 +153,11 @@ class KnativeController:
                 record.interrupt()
             self.controller.queue.add(Request(HUB, key))
 
-    def look_again(self, request: Request, seconds: float) -> None:
+    def requeue(self, request: Request, seconds: float) -> None:
         """Have a custom resource looked at soon."""
         self.controller.queue.add_after(request, seconds)
 
-    def requests(self, change: Change) -> Iterable[Request]:
+    def requests(self, change: StoreChange) -> Iterable[Request]:
         """What must be looked at after a change of a custom resource."""
         if change.new is None:
             # One that waited for its place may have it now.
@@ -178,7 +178,7 @@ class KnativeController:
         if finalizer in finalizers_of(old) and finalizer not in finalizers_of(new):
             return True
         record = self.reconciler.records.get(Key.of(new))
-        return record is not None and not record.has_said(status_of(new))
+        return record is not None and not record.has_reported(status_of(new))
 
     async def run(self) -> None:
         """Reconcile from when everything is known; several claim one place otherwise."""

@@ -22,14 +22,14 @@ from knfleet.release.bundle import Bundle, shortfall
 from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases
 from knfleet.render.eventing.ping_source import NAME as PING_SOURCE
-from knfleet.render.pipeline import Facts, Need, Rendered, needs, render
+from knfleet.render.pipeline import Need, Rendered, RenderFacts, needs, render
 from knfleet.render.scopes import Scopes, from_discovery
 
 Wish = tuple[str, str, str, str, bytes]
 """What decides what is rendered."""
 
 
-class Rendering(Struct, frozen=True):
+class RenderResult(Struct, frozen=True):
     """The objects that must exist, and what they were made from."""
 
     made_from: tuple[object, ...]
@@ -50,11 +50,11 @@ class Rendering(Struct, frozen=True):
         return self.rendered.warnings
 
 
-class Place(Protocol):
+class RenderTarget(Protocol):
     """What rendering must know of the target of one custom resource."""
 
     client: Client
-    rendering: Rendering | None
+    rendering: RenderResult | None
 
     def generation_of(self, need: Need) -> int | None:
         """The generation of a live object; 0 when it is not there, None when nobody knows."""
@@ -76,7 +76,7 @@ class Renderer:
             with suppress(ReleaseError):
                 await self.releases.load(cr)
 
-    async def render(self, cr: Knative, place: Place) -> Rendering:
+    async def render(self, cr: Knative, place: RenderTarget) -> RenderResult:
         """The objects that a custom resource asks for; raises `ReleaseError` or `RenderError`."""
         bundle = await self.releases.load(cr)
         before = place.rendering
@@ -85,7 +85,7 @@ class Renderer:
         if before is not None and before.made_from == made_from and known is not None:
             return before
         objects = await asyncio.to_thread(bundle.objects)
-        facts = Facts(
+        facts = RenderFacts(
             version=bundle.version,
             live=await live(place.client, needs(objects, cr)),
             scopes=await self.scopes(place.client, cr),
@@ -93,18 +93,18 @@ class Renderer:
         )
         rendered = await self.rendered(cr, bundle, objects, facts)
         lack = shortfall(bundle.manifests, cr.component) if cr.spec.manifests else ""
-        place.rendering = kept(
-            before, Rendering(made_from, bundle.version, bundle.paths, rendered, lack)
+        place.rendering = reuse_unchanged(
+            before, RenderResult(made_from, bundle.version, bundle.paths, rendered, lack)
         )
         return place.rendering
 
     async def rendered(
-        self, cr: Knative, bundle: Bundle, objects: list[Object], facts: Facts
+        self, cr: Knative, bundle: Bundle, objects: list[Object], facts: RenderFacts
     ) -> Rendered:
         """What a custom resource asks for, shared with others that ask for the same."""
         if facts.live or facts.scopes:
             return await asyncio.to_thread(render, objects, cr, facts)
-        wish = wish_of(cr, bundle)
+        wish = render_inputs(cr, bundle)
         if (known := self.shared.get(wish)) is not None:
             return known
         # Others may have rendered the same meanwhile; the first one counts.
@@ -118,7 +118,7 @@ class Renderer:
         return from_discovery(each.resource for each in served)
 
 
-def wish_of(cr: Knative, bundle: Bundle) -> Wish:
+def render_inputs(cr: Knative, bundle: Bundle) -> Wish:
     """All that decides what is rendered, as far as the target has no say in it."""
     spec = replace(cr.spec, cluster_profile_ref=None)
     text = msgspec.json.encode(spec, order="deterministic")
@@ -136,7 +136,7 @@ async def live(client: Client, wanted: list[Need]) -> dict[Need, Object]:
     return found
 
 
-def kept(before: Rendering | None, now: Rendering) -> Rendering:
+def reuse_unchanged(before: RenderResult | None, now: RenderResult) -> RenderResult:
     """The new rendering, with the old list where it says the same: nobody prepares it again."""
     if before is not None and before.rendered == now.rendered:
         return replace(now, rendered=before.rendered)

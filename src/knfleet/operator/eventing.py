@@ -1,6 +1,6 @@
 """Knative Eventing: what is special about installing it."""
 
 from knfleet.api.knative.resources import KnativeEventing
-from knfleet.operator.kinds import Kind
+from knfleet.operator.kinds import KnativeKind
 
-EVENTING = Kind(KnativeEventing, "Knative Eventing")
+EVENTING = KnativeKind(KnativeEventing, "Knative Eventing")

@@ -16,16 +16,16 @@ from knfleet.apply.applyset import ApplySet, Inventory, Parent
 from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.desired import owner_reference
 from knfleet.apply.engine import Engine
-from knfleet.apply.observe.drift import Fights
+from knfleet.apply.observe.drift import DriftConflicts
 from knfleet.apply.observe.metadata import is_newer
-from knfleet.apply.observe.readiness import Health, State, Summary
+from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.observe.repair import Repair, Repairer
-from knfleet.apply.observe.watches import JUDGED, Noticed, SetWatch
+from knfleet.apply.observe.watches import JUDGED, MemberChange, SetWatch
 from knfleet.apply.refs import JOB, GroupKind, Ref
-from knfleet.clusters.anchor import Root, is_intact
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
-from knfleet.operator.desired_objects import Rendering
-from knfleet.operator.messages import workloads
+from knfleet.clusters.anchor import AnchorSpec, is_intact
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
+from knfleet.operator.desired_objects import RenderResult
+from knfleet.operator.status.messages import workloads
 from knfleet.operator.targets.targets import Target
 from knfleet.render.eventing.ping_source import NAME as PING_SOURCE
 from knfleet.render.pipeline import Need
@@ -40,12 +40,12 @@ LATE_SECONDS = 10.0
 DEPLOYMENT = GroupKind("apps", "Deployment")
 
 
-class Repairs(Repairer):
+class InstallationRepairs(Repairer):
     """Repairs everything but objects that others change by right, which a pass looks at."""
 
     leave: frozenset[Ref] = frozenset()
 
-    def notice(self, noticed: Noticed) -> None:
+    def notice(self, noticed: MemberChange) -> None:
         """Hear of a change."""
         if noticed.ref not in self.leave:
             super().notice(noticed)
@@ -75,10 +75,12 @@ class Installation:
             watch=self.watch,
             deadlines=DEADLINES,
         )
-        self.engine.sight.empty = target.empty
-        self.repairs = Repairs(self.engine, self.watch, Fights(time.monotonic), repaired)
+        self.engine.live_state.empty = target.empty
+        self.repairs = InstallationRepairs(
+            self.engine, self.watch, DriftConflicts(time.monotonic), repaired
+        )
         self.watch.on_change(self.notice)
-        self.rendering: Rendering | None = None
+        self.rendering: RenderResult | None = None
         self.resources: Sequence[Resource] = ()
         """The kinds of what this process applied last."""
         self.applied = asyncio.Event()
@@ -98,7 +100,7 @@ class Installation:
             if self.anchor is not None:
                 group.create_task(self.anchor.run())
 
-    def anchor_informer(self, root: Root) -> Informer:
+    def anchor_informer(self, root: AnchorSpec) -> Informer:
         """What tells of changes of the anchor."""
         informer = Informer(
             self.client,
@@ -111,7 +113,7 @@ class Installation:
         informer.on_change(self.notice_anchor)
         return informer
 
-    def notice_anchor(self, change: Change) -> None:
+    def notice_anchor(self, change: StoreChange) -> None:
         """Hear of a change of the anchor; repairs would name an owner that is no more."""
         root, owner = self.target.root, self.target.owners.owner
         assert root is not None
@@ -140,7 +142,7 @@ class Installation:
         self.engine.recheck()
         self.rendering = None
 
-    def notice(self, noticed: Noticed) -> None:
+    def notice(self, noticed: MemberChange) -> None:
         """A change after which the custom resource may be ready, or no longer ready."""
         if noticed.ref.group_kind in JUDGED:
             self.changed()
@@ -150,7 +152,7 @@ class Installation:
         await self.root()
         desired = await self.engine.desired(objects)
         resources = sorted({each.resource for each in desired.objects.values()})
-        await self.look_ahead(resources)
+        await self.watch_existing(resources)
         self.repairs.leave = frozenset(ref for ref in desired.refs if is_shared(ref))
         if self.repairs.objects is not objects:
             self.repairs.guard(objects)
@@ -186,7 +188,7 @@ class Installation:
                 await self.see(map(GroupKind.of, self.resources))
                 self.changed()
 
-    async def look_ahead(self, resources: Sequence[Resource]) -> None:
+    async def watch_existing(self, resources: Sequence[Resource]) -> None:
         """Watch what is there before it is applied, where that spares us from asking.
 
         Of an installation that is there, watches tell everything to a new process. One that is new
@@ -231,13 +233,13 @@ class Installation:
                 "ownerReferences": [owner_reference(owner)],
             },
         }
-        self.engine.parents.take(await self.client.apply(CONFIG_MAPS, parent))
+        self.engine.parents.remember(await self.client.apply(CONFIG_MAPS, parent))
 
     async def root_in_anchor(self) -> None:
         """Write the inventory on an anchor that has none: from memory, else from the objects."""
         parents, known = self.engine.parents, self.target.just_read
         before = parents.parent
-        parent = await parents.read() if known is None else parents.take(known)
+        parent = await parents.read() if known is None else parents.remember(known)
         if parent.is_marked or parent.is_foreign:
             return
         if before is not None:
@@ -245,9 +247,9 @@ class Installation:
         elif self.target.was_used:
             await self.engine.rediscover()
 
-    async def summary(self, objects: Sequence[Object]) -> Summary | None:
+    async def summary(self, objects: Sequence[Object]) -> SetReadiness | None:
         """How the workloads and Jobs are; None while that is not known."""
-        wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
+        wanted = [ref for ref in self.engine.prepared_objects(objects) if ref.group_kind in JUDGED]
         try:
             async with asyncio.timeout(SYNC_SECONDS):
                 for kind in {ref.group_kind for ref in wanted}:
@@ -256,10 +258,10 @@ class Installation:
             return None
         return self.judged(wanted, objects)
 
-    def judged(self, wanted: Iterable[Ref], objects: Sequence[Object]) -> Summary:
+    def judged(self, wanted: Iterable[Ref], objects: Sequence[Object]) -> SetReadiness:
         """How some workloads and Jobs are, as far as watches have told by now."""
         judged = self.watch.summary(ref for ref in wanted if not self.is_done(ref, objects))
-        return Summary(tuple(map(self.as_of_now, judged.healths)))
+        return SetReadiness(tuple(map(self.as_of_now, judged.healths)))
 
     def is_ready(self) -> bool:
         """Whether everything that was applied works, as far as watches have told by now.
@@ -267,7 +269,7 @@ class Installation:
         A first installation works without its Jobs.
         """
         objects = () if self.rendering is None else self.rendering.objects
-        wanted = [ref for ref in self.engine.wanted(objects) if ref.group_kind in JUDGED]
+        wanted = [ref for ref in self.engine.prepared_objects(objects) if ref.group_kind in JUDGED]
         if not all(self.watch.informer(kind) for kind in {ref.group_kind for ref in wanted}):
             return False
         summary = self.judged(wanted, objects)
@@ -278,21 +280,23 @@ class Installation:
         """Whether Jobs were never seen to be complete here, so that nothing was there before."""
         return not self.engine.context().done_jobs
 
-    def as_of_now(self, health: Health) -> Health:
+    def as_of_now(self, health: ObjectReadiness) -> ObjectReadiness:
         """How an object is; one whose newest state was not seen yet is not ready."""
-        record = self.engine.ledger.records.get(health.ref)
+        record = self.engine.applied_objects.records.get(health.ref)
         known = self.watch.informers[health.ref.group_kind].get(health.ref.key)
         if record is None or known is None:
             return health
         if not is_newer(record.version, known["metadata"].get("resourceVersion", "")):
             return health
-        return Health(health.ref, State.PROGRESSING, "its change is not seen yet", 0, health.wanted)
+        return ObjectReadiness(
+            health.ref, ReadinessState.PROGRESSING, "its change is not seen yet", 0, health.wanted
+        )
 
     def is_done(self, ref: Ref, objects: Sequence[Object]) -> bool:
         """Whether a Job was complete before the cluster removed it."""
         if ref.group_kind != JOB or self.watch.informers[JOB].get(ref.key) is not None:
             return False
-        digest = self.engine.wanted(objects)[ref].digest
+        digest = self.engine.prepared_objects(objects)[ref].digest
         return self.engine.context().done_jobs.get(str(ref.key)) == digest
 
     def generation_of(self, need: Need) -> int | None:
@@ -306,7 +310,7 @@ class Installation:
 
     async def prune(self, objects: Sequence[Object]) -> ChangeSet:
         """Delete what an earlier release or setting has left."""
-        wanted = self.engine.wanted(objects)
+        wanted = self.engine.prepared_objects(objects)
         pruner, parent = self.engine.pruner, self.engine.parents.parent
         if pruner.pruned is None and parent is not None and wanted:
             refs = frozenset(wanted)

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
-from knfleet.apply.observe.readiness import Summary
+from knfleet.apply.observe.readiness import SetReadiness
 from knfleet.operator.installation import Installation
 from knfleet.operator.kinds import TRIGGER, annotations_of, uid_of
-from knfleet.operator.messages import workloads
-from knfleet.operator.status_builder import same, status_of
+from knfleet.operator.status.messages import workloads
+from knfleet.operator.status.status_builder import same, status_of
 from knfleet.runtime.manager import Lifetime
 
 FIRST_RETRY_SECONDS = 1.0
@@ -21,11 +21,11 @@ FIRST_JOBS_SECONDS = 120.0
 REMEMBERED = 8
 
 
-class Interrupted(Exception):
+class PassInterrupted(Exception):
     """A pass was cut off, because its target is not what it was."""
 
 
-class Record:
+class InstallationRecord:
     """The memory of one custom resource."""
 
     def __init__(self, manifest: Object) -> None:
@@ -56,7 +56,7 @@ class Record:
         """What was last written, or is being written."""
         return self.said[-1]
 
-    def has_said(self, status: KnativeStatus) -> bool:
+    def has_reported(self, status: KnativeStatus) -> bool:
         """Whether a status is one of ours: watches tell of a write when the next is under way."""
         return any(same(status, each) for each in self.said)
 
@@ -77,7 +77,7 @@ class Record:
         before, self.trigger = self.trigger, trigger_of(manifest)
         return self.trigger != before
 
-    def leaves_time(self, summary: Summary, now: float) -> bool:
+    def leaves_time(self, summary: SetReadiness, now: float) -> bool:
         """Whether Jobs of a first installation need not be complete yet."""
         if self.works_since is None and workloads(summary).is_ready:
             self.works_since = now
@@ -85,7 +85,7 @@ class Record:
 
     @asynccontextmanager
     async def limited(self) -> AsyncGenerator[None]:
-        """Something that `interrupt` can cut off, which raises `Interrupted`."""
+        """Something that `interrupt` can cut off, which raises `PassInterrupted`."""
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -93,7 +93,7 @@ class Record:
                 yield
         except TimeoutError:
             if limit.expired():
-                raise Interrupted from None
+                raise PassInterrupted from None
             raise
         finally:
             self.limit = None

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.apply.observe.repair import Repair
 from knfleet.operator.installation import Installation
-from knfleet.operator.installation_record import Record
-from knfleet.operator.kinds import Kind
-from knfleet.operator.status_writer import Reporter
+from knfleet.operator.installation_record import InstallationRecord
+from knfleet.operator.kinds import KnativeKind
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.targets import Target, Targets
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Lifetime
-from knfleet.runtime.turns import Turns
+from knfleet.runtime.start_limit import StartLimit
 
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""
@@ -22,18 +22,18 @@ LookAgain = Callable[[Request, float], None]
 Begin = Callable[[str, Callable[[BaseException], None]], Lifetime]
 
 
-class Installations:
+class InstallationRegistry:
     """The installations of one kind."""
 
     def __init__(
         self,
-        kind: Kind,
+        kind: KnativeKind,
         targets: Targets,
         *,
-        reporter: Reporter,
+        reporter: StatusWriter,
         lifetime: Begin,
         look_again: LookAgain,
-        turns: Turns,
+        turns: StartLimit,
     ) -> None:
         self.kind = kind
         self.targets = targets
@@ -43,7 +43,7 @@ class Installations:
         self.turns = turns
         """Who may make a pass now; see `knative.controllers`."""
 
-    def of(self, record: Record, manifest: Object, target: Target) -> Installation:
+    def of(self, record: InstallationRecord, manifest: Object, target: Target) -> Installation:
         """What is on the target, as one that lives on between passes."""
         known = record.installation
         if known is not None and known.client is target.client:
@@ -63,7 +63,7 @@ class Installations:
             self.look_again(request, AT_ONCE_SECONDS)
 
         def repaired(repair: Repair) -> None:
-            self.reporter.tell_repair(manifest, repair)
+            self.reporter.report_repair(manifest, repair)
 
         def crashed(error: BaseException) -> None:
             log.error("watching ended", key=str(request.key), error=str(error))

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.change_set import Failure
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.change_set import ObjectFailure
+from knfleet.apply.manifest_fields import part
 
 TARGET_UID = "knfleet.dev/target-uid"
 """On a custom resource: the uid of the kube-system namespace where it is installed."""
@@ -22,16 +22,16 @@ PAUSED = "knfleet.dev/paused"
 BY_PLACE = "place"
 """The index of custom resources by where they install."""
 
-Advice = Callable[[Knative, Sequence[Failure]], str]
+Advice = Callable[[Knative, Sequence[ObjectFailure]], str]
 """What people can do about failures, where the kind knows more than the server's words."""
 
 
-def no_advice(_cr: Knative, _failures: Sequence[Failure]) -> str:
+def no_advice(_cr: Knative, _failures: Sequence[ObjectFailure]) -> str:
     """Nothing beyond the server's words."""
     return ""
 
 
-class Kind(Struct, frozen=True):
+class KnativeKind(Struct, frozen=True):
     """One of the two kinds of custom resource."""
 
     type: type[KnativeServing] | type[KnativeEventing]

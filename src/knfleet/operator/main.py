@@ -15,11 +15,11 @@ from knfleet.api.crds.generator import definitions
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.clusters.cluster_metrics import watch_spokes
-from knfleet.clusters.pool import Policy, Spokes
+from knfleet.clusters.pool import ClusterPool, PoolPolicy
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.options import USER_AGENT
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.operator import settings as configured
@@ -27,30 +27,30 @@ from knfleet.operator.controller import (
     AT_ONCE,
     TURN_SECONDS,
     KnativeController,
-    Parts,
+    OperatorContext,
     count_conditions,
 )
 from knfleet.operator.desired_objects import Renderer
 from knfleet.operator.eventing import EVENTING
-from knfleet.operator.resource_metrics import Gauges
+from knfleet.operator.resource_metrics import ResourceMetrics
 from knfleet.operator.serving import SERVING
-from knfleet.operator.settings import SettingError, Settings
-from knfleet.operator.targets.shard import Shares
+from knfleet.operator.settings import OperatorSettings, SettingError
+from knfleet.operator.targets.shard import TargetShard
 from knfleet.operator.targets.spoke_targets import SpokeTargets
 from knfleet.operator.targets.targets import LocalTargets
-from knfleet.operator.uninstall.orphan_cleanup import Cleaner, World
+from knfleet.operator.uninstall.orphan_cleanup import CleanupContext, OrphanCleanup
 from knfleet.operator.uninstall.tombstones import Tombstones
 from knfleet.release.releases import Releases
 from knfleet.runtime import logs, served_kinds
-from knfleet.runtime.http.health import Health, answer
-from knfleet.runtime.http.listen_address import Bind, bind_host
+from knfleet.runtime.http.health import HealthServer, check_response
+from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 from knfleet.runtime.leader.leader import Leader, LeaderOptions
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
-from knfleet.runtime.queue import Slots
+from knfleet.runtime.queue import QueueSlots
 from knfleet.runtime.shards.membership import Membership
-from knfleet.runtime.turns import Turns
+from knfleet.runtime.start_limit import StartLimit
 
 HUB_SECONDS = 3.0
 """How long to wait before the hub is asked again."""
@@ -63,7 +63,7 @@ class Operator:
         self,
         manager: Manager,
         connection: Connection,
-        settings: Settings,
+        settings: OperatorSettings,
         providers: ProviderFile | None = None,
     ) -> None:
         self.manager = manager
@@ -71,7 +71,7 @@ class Operator:
         self.providers = providers
         self.metrics = Metrics()
         self.connection = connection
-        self.options = Options(
+        self.options = ClientOptions(
             observe=self.metrics,
             requests_per_second=settings.requests_per_second,
             burst=settings.burst,
@@ -81,8 +81,8 @@ class Operator:
         """What controllers write with: it sends nothing while the work is another process's."""
         self.leading_writer = self.client
         """The same for what is the leader's, also when replicas share spokes."""
-        self.health = OperatorHealth(Bind(bind_host(), settings.health_port), self.metrics)
-        self.shares: Shares | None = None
+        self.health = OperatorHealth(ListenAddress(bind_host(), settings.health_port), self.metrics)
+        self.shares: TargetShard | None = None
         """What of all work is ours, when replicas share it."""
         self.controllers: list[KnativeController] = []
         self.has_crds = False
@@ -90,7 +90,7 @@ class Operator:
         """Why the API server has not answered at all yet."""
         self.begun = asyncio.Event()
         """Set when the controllers have begun to watch."""
-        self.metrics_server: Health | None = None
+        self.metrics_server: HealthServer | None = None
 
     async def start(self, releases: Releases) -> None:
         """Check what must be checked, and add everything to the manager."""
@@ -103,7 +103,7 @@ class Operator:
         await self.elect()
         self.watch_settings()
         renderer = Renderer(releases, self.settings.minimum_kubernetes)
-        self.manager.add(Once(partial(self.begin, renderer)), "controllers")
+        self.manager.add(OneTimeTask(partial(self.begin, renderer)), "controllers")
 
     async def check_version(self) -> None:
         """Read the log level, then raise `SettingError` when Kubernetes is too old."""
@@ -158,7 +158,7 @@ class Operator:
             namespace = self.settings.system_namespace
             membership = Membership(self.client, namespace, leader.identity)
             self.manager.share(membership)
-            self.shares = Shares(membership, leader)
+            self.shares = TargetShard(membership, leader)
             self.writer = self.fenced(self.shares.require)
 
     def fenced(self, require: Callable[[], None]) -> Client:
@@ -179,7 +179,7 @@ class Operator:
         informer.on_change(self.take_settings)
         self.manager.add(informer, "settings")
 
-    def take_settings(self, change: Change) -> None:
+    def take_settings(self, change: StoreChange) -> None:
         """A ConfigMap changed."""
         data = configured.data_of(change.new)
         if change.key.name == self.settings.config_logging:
@@ -192,7 +192,9 @@ class Operator:
         if not wanted or self.metrics_server is not None:
             return
         host = self.settings.metrics_host or bind_host()
-        self.metrics_server = Health(Bind(host, self.settings.metrics_port), self.metrics)
+        self.metrics_server = HealthServer(
+            ListenAddress(host, self.settings.metrics_port), self.metrics
+        )
         self.manager.add(self.metrics_server, "metrics")
 
     async def begin(self, renderer: Renderer) -> None:
@@ -206,14 +208,14 @@ class Operator:
         hub_uid = await self.hub_uid()
         local = LocalTargets(self.leading_writer)
         targets = SpokeTargets(local, spokes, hub_uid, self.writer)
-        parts = Parts(
+        parts = OperatorContext(
             self.writer,
             targets,
             renderer,
             self.metrics,
             Tombstones(self.writer, self.settings.system_namespace),
-            Turns(AT_ONCE, TURN_SECONDS),
-            Slots(per_cluster=self.settings.threads),
+            StartLimit(AT_ONCE, TURN_SECONDS),
+            QueueSlots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
             None if self.shares is None else self.shares.owns,
         )
@@ -225,27 +227,31 @@ class Operator:
             spokes.on_change(controller.spoke_changed)
             controller.join(self.manager)
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
-        cleaner = Cleaner(parts.tombstones, spokes, World(hub_uid, resources, parts.owns))
+        cleaner = OrphanCleanup(
+            parts.tombstones, spokes, CleanupContext(hub_uid, resources, parts.owns)
+        )
         cleaner.join(self.manager)
         spokes.join(self.manager)
         if self.shares is not None:
             self.shares.measure(self.metrics)
             self.shares.follow([*self.controllers, cleaner], spokes)
-            self.manager.add(Once(self.shares.lead), "local custom resources", leading=True)
+            self.manager.add(OneTimeTask(self.shares.lead), "local custom resources", leading=True)
         self.begun.set()
 
-    def connect_spokes(self) -> Spokes:
+    def connect_spokes(self) -> ClusterPool:
         """The spokes; they are connected to when controllers use them, and so by the leader."""
         if self.providers is None:
             log.info("multi-cluster support disabled (--clusterprofile-provider-file is empty)")
         log.info("Remote deployments poll interval", seconds=self.settings.poll_seconds)
-        policy = Policy(
+        policy = PoolPolicy(
             observe=self.metrics,
             before_write=self.writer.options.before_write,
             minimum=self.settings.minimum_kubernetes or configured.MINIMUM_KUBERNETES,
             user_agent=self.options.user_agent,
         )
-        return Spokes(self.client, self.providers, lifetime=self.manager.lifetime, policy=policy)
+        return ClusterPool(
+            self.client, self.providers, lifetime=self.manager.lifetime, policy=policy
+        )
 
     async def hub_uid(self) -> str:
         """What tells this hub from others; empty when we may not know."""
@@ -260,14 +266,14 @@ class Operator:
                 log.warning("the hub does not answer", error=str(error))
             await asyncio.sleep(HUB_SECONDS)
 
-    def measure(self, spokes: Spokes) -> None:
+    def measure(self, spokes: ClusterPool) -> None:
         """Tell how everything stands, whenever somebody asks."""
         count_conditions(self.metrics, self.controllers)
 
         def resources() -> list[Object]:
             return [item for each in self.controllers for item in each.resources.items()]
 
-        Gauges(resources, spokes.states).join(self.metrics)
+        ResourceMetrics(resources, spokes.states).join(self.metrics)
         watch_spokes(self.metrics, spokes)
 
     def stopping(self) -> str | None:
@@ -284,18 +290,18 @@ class Operator:
         return self.unanswered or next((str(each) for each in failing if each is not None), None)
 
 
-class OperatorHealth(Health):
+class OperatorHealth(HealthServer):
     """The health server, with the Knative Operator's paths beside our own."""
 
     def app(self) -> web.Application:
         """What is served."""
         app = super().app()
-        app.router.add_get("/health", partial(answer, self.health))
-        app.router.add_get("/readiness", partial(answer, self.readiness))
+        app.router.add_get("/health", partial(check_response, self.health))
+        app.router.add_get("/readiness", partial(check_response, self.readiness))
         return app
 
 
-class Once:
+class OneTimeTask:
     """Something that is done once, as a component."""
 
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -311,7 +317,7 @@ async def build(
     *,
     connection: Connection,
     releases: Releases,
-    settings: Settings,
+    settings: OperatorSettings,
     providers: ProviderFile | None = None,
 ) -> None:
     """Fill a manager with everything that the operator is."""

@@ -15,20 +15,19 @@ from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.change_set import ChangeSet
-from knfleet.apply.observe.readiness import Summary
+from knfleet.apply.observe.readiness import SetReadiness
 from knfleet.apply.refs import Ref
 from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.anchor import AnchorError, OtherHub
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
-from knfleet.operator import messages
-from knfleet.operator.desired_objects import Renderer, Rendering
-from knfleet.operator.installation_record import Interrupted, Record
-from knfleet.operator.installation_registry import AT_ONCE_SECONDS, Installations
+from knfleet.operator.desired_objects import Renderer, RenderResult
+from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
+from knfleet.operator.installation_registry import AT_ONCE_SECONDS, InstallationRegistry
 from knfleet.operator.kinds import (
     BY_PLACE,
     PAUSED,
-    Kind,
+    KnativeKind,
     is_deleting,
     is_paused,
     place_of,
@@ -36,8 +35,9 @@ from knfleet.operator.kinds import (
     uid_of,
 )
 from knfleet.operator.settings import POLL_SECONDS
-from knfleet.operator.status_builder import Statement, status_of
-from knfleet.operator.status_writer import Reporter
+from knfleet.operator.status import messages
+from knfleet.operator.status.status_builder import StatusBuilder, status_of
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.target_claims import holder, same
 from knfleet.operator.targets.targets import Target, TargetError, Targets
 from knfleet.operator.uninstall.tombstones import Tombstones
@@ -45,7 +45,7 @@ from knfleet.operator.uninstall.uninstall import Uninstaller
 from knfleet.release.errors import BadManifest, FetchFailed, NotEligible, ReleaseError
 from knfleet.release.upgrade_path import check_migration
 from knfleet.render.errors import RenderError
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 RELEASE_SECONDS = 60.0
@@ -66,11 +66,11 @@ class Reconciler:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: KnativeKind,
         resources: Informer,
         *,
         renderer: Renderer,
-        installations: Installations,
+        installations: InstallationRegistry,
         tombstones: Tombstones,
         poll_seconds: float = POLL_SECONDS,
         now: Callable[[], datetime] = utc_now,
@@ -80,29 +80,29 @@ class Reconciler:
         self.installations = installations
         self.targets: Targets = installations.targets
         self.renderer = renderer
-        self.reporter: Reporter = installations.reporter
+        self.reporter: StatusWriter = installations.reporter
         self.poll_seconds = poll_seconds
         self.now = now
         self.uninstaller = Uninstaller(
             kind, installations, releases=renderer.releases, tombstones=tombstones, now=now
         )
         self.finalizers = self.uninstaller.finalizers
-        self.records: dict[Key, Record] = {}
+        self.records: dict[Key, InstallationRecord] = {}
         self.claimed: set[str] = set()
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Bring one custom resource a step further, when it is its turn."""
-        async with self.installations.turns.turn():
-            return await self.look_at(request)
+        async with self.installations.turns.slot():
+            return await self.reconcile_resource(request)
 
-    async def look_at(self, request: Request) -> Again:
+    async def reconcile_resource(self, request: Request) -> Result:
         """The same, now."""
         manifest = self.resources.get(request.key)
         if manifest is None:
             self.forget(request.key)
-            return Again.never()
+            return Result.never()
         record = self.record(manifest)
-        record.is_disputed = not record.has_said(status_of(manifest))
+        record.is_disputed = not record.has_reported(status_of(manifest))
         if record.is_triggered(manifest):
             self.recheck(record, manifest)
         first = self.first(manifest)
@@ -119,15 +119,15 @@ class Reconciler:
             return await self.install(record, await self.finalizers.add(manifest))
         except Conflict:
             # Somebody wrote the custom resource meanwhile; what they wrote is on its way here.
-            return Again.after(AT_ONCE_SECONDS)
+            return Result.after(AT_ONCE_SECONDS)
 
-    def record(self, manifest: Object) -> Record:
+    def record(self, manifest: Object) -> InstallationRecord:
         """What is remembered of a custom resource; another one of the same name is a new one."""
         key = Key.of(manifest)
         record = self.records.get(key)
         if record is None or record.uid != uid_of(manifest):
             self.forget(key)
-            record = self.records[key] = Record(manifest)
+            record = self.records[key] = InstallationRecord(manifest)
         return record
 
     def forget(self, key: Key) -> None:
@@ -138,7 +138,7 @@ class Reconciler:
             record.end()
             self.targets.leave(record.manifest)
 
-    def recheck(self, record: Record, manifest: Object) -> None:
+    def recheck(self, record: InstallationRecord, manifest: Object) -> None:
         """Believe nothing of what is remembered of the target."""
         log.info("comparing everything with the target")
         self.targets.forget(manifest)
@@ -154,7 +154,7 @@ class Reconciler:
             claimed=self.claimed,
         )
 
-    async def refuse(self, record: Record, manifest: Object, first: Object) -> Again:
+    async def refuse(self, record: InstallationRecord, manifest: Object, first: Object) -> Result:
         """Say that another one is first; nothing is installed."""
         said = self.statement(record, manifest)
         said.refused(
@@ -163,38 +163,38 @@ class Reconciler:
             " one takes its place"
         )
         await self.reporter.report(record, manifest, said)
-        return Again.never()
+        return Result.never()
 
-    async def pause(self, record: Record, manifest: Object) -> Again:
+    async def pause(self, record: InstallationRecord, manifest: Object) -> Result:
         """Leave the target alone, and say so: nothing is installed, upgraded or repaired."""
         record.end()
         # What is asked for meanwhile is not looked at, so the generation stays the last one seen.
-        said = Statement(record.status, record.status.observed_generation, self.now())
+        said = StatusBuilder(record.status, record.status.observed_generation, self.now())
         said.paused(
             f"the annotation {PAUSED} is true: nothing is installed, upgraded or repaired;"
             " remove it, and work goes on"
         )
         await self.reporter.report(record, manifest, said)
-        return Again.never()
+        return Result.never()
 
-    async def install(self, record: Record, manifest: Object) -> Again:
+    async def install(self, record: InstallationRecord, manifest: Object) -> Result:
         """Make the target match, as far as that goes now; say how far it went."""
         said = self.statement(record, manifest)
         try:
             async with record.limited():
                 again = await self.proceed(record, manifest, said)
-        except (Interrupted, AccessError):
+        except (PassInterrupted, AccessError):
             again = self.after_failure(record, manifest, said, "")
         except NotEligible as error:
             said.not_eligible(str(error))
-            again = Again.never()
+            again = Result.never()
         except TargetError as error:
-            again = self.lost(record, said, error)
+            again = self.handle_lost_target(record, said, error)
         except OtherHub as error:
             record.end()
             said.resolved()
             said.refused(str(error))
-            again = Again.after(REFUSED_SECONDS)
+            again = Result.after(REFUSED_SECONDS)
         except (ReleaseError, RenderError, DecodeError, AnchorError) as error:
             said.failed(str(error))
             again = self.after_bad_input(record, error)
@@ -205,35 +205,39 @@ class Reconciler:
         wait = await self.reporter.report(record, manifest, said)
         return again.within(wait) if wait else again
 
-    def lost(self, record: Record, said: Statement, error: TargetError) -> Again:
+    def handle_lost_target(
+        self, record: InstallationRecord, said: StatusBuilder, error: TargetError
+    ) -> Result:
         """Say that the target cannot be used; of all else, what was last known stays said."""
         # When it is back, everything there is looked at anew.
         record.end()
         said.not_resolved(error.reason, str(error))
-        return Again.after(self.poll_seconds)
+        return Result.after(self.poll_seconds)
 
     def after_failure(
-        self, record: Record, manifest: Object, said: Statement, problem: str
-    ) -> Again:
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder, problem: str
+    ) -> Result:
         """Say what failed, if anything; or, when the target itself is in trouble, that alone."""
-        trouble = self.targets.trouble(manifest)
+        trouble = self.targets.problem(manifest)
         if trouble is not None:
-            return self.lost(record, said, trouble)
+            return self.handle_lost_target(record, said, trouble)
         if problem:
             said.failed(problem)
-        return Again.after(record.retry_seconds())
+        return Result.after(record.retry_seconds())
 
-    async def proceed(self, record: Record, manifest: Object, said: Statement) -> Again:
+    async def proceed(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> Result:
         """The steps of a pass."""
         cr = decode(manifest, self.kind.type)
         self.check_migration(cr, record.status.version)
         said.eligible()
-        self.reporter.tell_policy(record, manifest)
+        self.reporter.report_policy(record, manifest)
         target = await self.resolve(record, manifest, cr)
         said.resolved()
         installation = self.installations.of(record, manifest, target)
         rendering = await self.renderer.render(cr, installation)
-        self.reporter.tell_warnings(record, manifest, rendering)
+        self.reporter.report_warnings(record, manifest, rendering)
         if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
             raise BadManifest(messages.losses_text(rendering.shortfall, lost))
         if rendering.version not in (said.status.version, record.announced):
@@ -241,37 +245,39 @@ class Reconciler:
             await self.reporter.report(record, manifest, said)
             record.announced = rendering.version
         changes = await installation.apply(rendering.objects)
-        self.reporter.tell_changes(record, manifest, changes)
+        self.reporter.report_changes(record, manifest, changes)
         if changes.failures:
             advice = self.kind.advice(cr, changes.failures)
             problem = advice + messages.failure_text(changes.failures)
             return self.after_failure(record, manifest, said, problem)
         said.applied(rendering.paths)
         summary = await installation.summary(rendering.objects)
-        if summary is None and (trouble := self.targets.trouble(manifest)) is not None:
+        if summary is None and (trouble := self.targets.problem(manifest)) is not None:
             raise trouble
         early = summary is not None and self.are_early(record, summary, rendering)
         if not self.judge(said, changes, summary, rendering, wait=not early):
             if summary is None or changes.pending:
-                return Again.after(GATED_SECONDS)
-            return Again.never() if target.root is None else Again.after(self.poll_seconds)
+                return Result.after(GATED_SECONDS)
+            return Result.never() if target.root is None else Result.after(self.poll_seconds)
         said.succeeded(rendering.version)
         record.failures = 0
         await self.reporter.report(record, manifest, said)
         installation.watch_all()
         if early:
             # Their end causes a pass.
-            return Again.after(self.poll_seconds)
+            return Result.after(self.poll_seconds)
         return await self.prune(record, manifest, said)
 
-    async def resolve(self, record: Record, manifest: Object, cr: Knative) -> Target:
+    async def resolve(self, record: InstallationRecord, manifest: Object, cr: Knative) -> Target:
         """The target; the first time, what is to be rendered for it is read meanwhile."""
         if record.installation is not None:
             return await self.targets.resolve(manifest)
         target, _ = await asyncio.gather(self.targets.resolve(manifest), self.renderer.warm(cr))
         return target
 
-    def are_early(self, record: Record, summary: Summary, rendering: Rendering) -> bool:
+    def are_early(
+        self, record: InstallationRecord, summary: SetReadiness, rendering: RenderResult
+    ) -> bool:
         """Whether Jobs are under way that have nothing to migrate, since nothing was there before.
 
         Everything works without them, so a first installation does not wait for their end, but
@@ -286,10 +292,10 @@ class Reconciler:
 
     def judge(
         self,
-        said: Statement,
+        said: StatusBuilder,
         changes: ChangeSet,
-        summary: Summary | None,
-        rendering: Rendering,
+        summary: SetReadiness | None,
+        rendering: RenderResult,
         *,
         wait: bool = True,
     ) -> bool:
@@ -298,7 +304,7 @@ class Reconciler:
         With `wait`, Jobs must be complete for that.
         """
         if summary is None:
-            said.not_seen()
+            said.mark_unknown()
             return False
         workloads, jobs = messages.workloads(summary), messages.jobs(summary)
         if workloads.is_ready:
@@ -316,15 +322,17 @@ class Reconciler:
         are_done = jobs.is_ready if wait else not jobs.failed
         return workloads.is_ready and are_done and changes.settled
 
-    async def prune(self, record: Record, manifest: Object, said: Statement) -> Again:
+    async def prune(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> Result:
         """Delete what an earlier release or setting has left, now that the new one works."""
         installation = record.installation
         assert installation is not None
         assert installation.rendering is not None
         changes = await installation.prune(installation.rendering.objects)
-        self.reporter.tell_pruned(manifest, changes)
+        self.reporter.report_pruned(manifest, changes)
         if changes.settled:
-            return Again.never()
+            return Result.never()
         problem = f"{messages.left_text(changes)} of what was installed before"
         return self.after_failure(record, manifest, said, problem)
 
@@ -333,18 +341,18 @@ class Reconciler:
         wanted = self.renderer.releases.target(cr)
         check_migration(installed, wanted, kind=self.kind.resource.kind)
 
-    def after_bad_input(self, record: Record, error: Exception) -> Again:
+    def after_bad_input(self, record: InstallationRecord, error: Exception) -> Result:
         """When to look again at what cannot be installed as it is."""
         if isinstance(error, FetchFailed):
-            return Again.after(record.retry_seconds())
+            return Result.after(record.retry_seconds())
         if isinstance(error, AnchorError):
-            return Again.after(REFUSED_SECONDS)
+            return Result.after(REFUSED_SECONDS)
         # Files may be mended without anybody telling; a custom resource is not.
-        return Again.after(RELEASE_SECONDS) if isinstance(error, ReleaseError) else Again.never()
+        return Result.after(RELEASE_SECONDS) if isinstance(error, ReleaseError) else Result.never()
 
-    def statement(self, record: Record, manifest: Object) -> Statement:
+    def statement(self, record: InstallationRecord, manifest: Object) -> StatusBuilder:
         """What is to be said, beginning with what was said last."""
         generation: int = manifest["metadata"].get("generation", 0)
-        said = Statement(record.status, generation, self.now())
+        said = StatusBuilder(record.status, generation, self.now())
         said.not_paused()
         return said

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from knfleet.api.meta import HUB, Key, Object
-from knfleet.clusters.connection_state import SpokeState
+from knfleet.clusters.connection_state import ClusterState
 from knfleet.operator.kinds import profile_of
-from knfleet.operator.status_builder import status_of
+from knfleet.operator.status.status_builder import status_of
 from knfleet.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 CONDITION = ("kind", "namespace", "name", "target", "type", "status", "reason")
 
 
-class Gauges:
+class ResourceMetrics:
     """Collects when metrics are read; what is collected is looked up on the event loop before."""
 
     def __init__(
         self,
         resources: Callable[[], Iterable[Object]],
-        states: Callable[[], Sequence[SpokeState]] = lambda: (),
+        states: Callable[[], Sequence[ClusterState]] = lambda: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.resources = resources
         self.states = states
         self.now = now
-        self.known: tuple[Sequence[Object], Sequence[SpokeState]] = ((), ())
+        self.known: tuple[Sequence[Object], Sequence[ClusterState]] = ((), ())
 
     def join(self, metrics: Metrics) -> None:
         """Be a part of what a process tells."""
-        metrics.before_scrape.append(self.look)
+        metrics.before_scrape.append(self.snapshot)
         metrics.registry.register(self)
 
-    def look(self) -> None:
+    def snapshot(self) -> None:
         """Take note of what there is; the rest is made in another thread."""
         self.known = list(self.resources()), list(self.states())
 
@@ -63,7 +63,7 @@ class Gauges:
                     ages.add_metric(names, age)
         return stands, ages
 
-    def spokes(self, states: Sequence[SpokeState]) -> Iterable["GaugeMetricFamily"]:
+    def spokes(self, states: Sequence[ClusterState]) -> Iterable["GaugeMetricFamily"]:
         """How each spoke stands, since when, and when it was last heard of."""
         stands = family("spoke_state", "1 for the state of each spoke", ("cluster", *STATE))
         ages = family("spoke_state_age_seconds", "Time since a spoke's state changed", CLUSTER)

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.kube import versions
-from knfleet.runtime.leader.lease_rules import Timing
+from knfleet.kube import supported_versions
+from knfleet.runtime.leader.lease_rules import LeaseTiming
 
-MINIMUM_KUBERNETES = versions.MINIMUM
+MINIMUM_KUBERNETES = supported_versions.MINIMUM
 LOGGER = "knative-operator"
 LEASE = "knative-operator.knative.dev.operator.pkg.reconciler.knativeserving.reconciler.00-of-01"
 """The Go operator's own: while it leads we wait, and the other way round."""
@@ -30,7 +30,7 @@ class SettingError(Exception):
     """A setting of the process makes no sense; the message says which, and what would."""
 
 
-class Settings(Struct, frozen=True):
+class OperatorSettings(Struct, frozen=True):
     """What the process was started with, beside its connection and release files."""
 
     system_namespace: str = NAMESPACE
@@ -57,10 +57,10 @@ class Settings(Struct, frozen=True):
     burst: int = 0
 
 
-def from_environment(environment: Mapping[str, str], namespace: str = "") -> Settings:
+def from_environment(environment: Mapping[str, str], namespace: str = "") -> OperatorSettings:
     """The settings that the environment makes; `namespace` is the pod's own, if it is one."""
     get = environment.get
-    return Settings(
+    return OperatorSettings(
         system_namespace=get("SYSTEM_NAMESPACE") or namespace or NAMESPACE,
         pod_name=get("POD_NAME") or get("HOSTNAME", ""),
         config_logging=get("CONFIG_LOGGING_NAME") or "config-logging",
@@ -91,7 +91,7 @@ def is_too_old(version: str, minimum: str) -> bool:
 
 def version_numbers(version: str) -> tuple[int, int, int]:
     """Major, minor and patch of a Kubernetes version."""
-    found = versions.numbers(version)
+    found = supported_versions.numbers(version)
     if found is None:
         raise SettingError(f"{version!r} is not a version such as {MINIMUM_KUBERNETES}")
     return found
@@ -129,11 +129,11 @@ def log_level(data: Mapping[str, str], verbosity: int = 0) -> str:
     return LEVELS.get(level.lower(), level.lower())
 
 
-def timing(data: Mapping[str, str]) -> Timing:
+def timing(data: Mapping[str, str]) -> LeaseTiming:
     """The times of the election that config-leader-election asks for, else our own."""
-    default = Timing()
+    default = LeaseTiming()
     try:
-        return Timing(
+        return LeaseTiming(
             int(seconds(data, "lease-duration", default.lease_seconds)),
             seconds(data, "renew-deadline", default.renew_seconds),
             seconds(data, "retry-period", default.retry_seconds),

@@ -26,7 +26,7 @@ class PluginError(Exception):
     """Why there is no credential."""
 
 
-class Asked(NamedTuple):
+class PluginRequest(NamedTuple):
     """What a plugin is asked."""
 
     api_version: str
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
         return value
 
 
-class Secrets(Protocol):
+class SecretReader(Protocol):
     """The cluster that has the Secrets."""
 
     @property
@@ -63,26 +63,26 @@ class Secrets(Protocol):
         ...
 
 
-Find = Callable[[Mapping[str, str]], Secrets]
+Find = Callable[[Mapping[str, str]], SecretReader]
 """From an environment to the cluster that it means."""
 
 
-class Here(NamedTuple):
+class PluginEnvironment(NamedTuple):
     """Where a plugin runs."""
 
     environ: Mapping[str, str]
     find: Find
 
-    def hub(self) -> Secrets:
+    def hub(self) -> SecretReader:
         """The cluster that has the Secrets; raises when there is none."""
         return self.find(self.environ)
 
 
-Provide = Callable[[Asked, Here], Json]
+Provide = Callable[[PluginRequest, PluginEnvironment], Json]
 """What a plugin does: from a question to the status of the answer."""
 
 
-def asked(environ: Mapping[str, str]) -> Asked:
+def asked(environ: Mapping[str, str]) -> PluginRequest:
     """What the caller wants, as it says in the environment."""
     text = environ.get(EXEC_INFO, "")
     if not text:
@@ -103,7 +103,7 @@ def asked(environ: Mapping[str, str]) -> Asked:
             f"there is no spec.cluster in {EXEC_INFO}; set provideClusterInfo: true where this "
             "plugin is configured"
         )
-    return Asked(version, configuration(cluster.get("config")), profile_of(environ))
+    return PluginRequest(version, configuration(cluster.get("config")), profile_of(environ))
 
 
 def configuration(value: object) -> Json | None:
@@ -155,7 +155,7 @@ def end_of(token: str) -> float | None:
         return None
 
 
-def answer(question: Asked, status: Json) -> str:
+def answer(question: PluginRequest, status: Json) -> str:
     """The ExecCredential to print."""
     return json.dumps(
         {"apiVersion": question.api_version, "kind": "ExecCredential", "status": status},
@@ -163,7 +163,7 @@ def answer(question: Asked, status: Json) -> str:
     )
 
 
-class Said(NamedTuple):
+class PluginOutput(NamedTuple):
     """What a plugin prints, and where."""
 
     code: int
@@ -171,19 +171,19 @@ class Said(NamedTuple):
     text: str
 
 
-def respond(name: str, provide: Provide, here: Here) -> Said:
+def respond(name: str, provide: Provide, here: PluginEnvironment) -> PluginOutput:
     """What a plugin says to what it is asked in an environment."""
     try:
         question = asked(here.environ)
-        return Said(0, answer(question, provide(question, here)))
+        return PluginOutput(0, answer(question, provide(question, here)))
     except PluginError as error:
         line = " ".join(str(error).split())
-        return Said(1, f"[{name}] {line}")
+        return PluginOutput(1, f"[{name}] {line}")
 
 
 def serve(name: str, provide: Provide, find: Find) -> None:
     """Run a plugin: print its credential, or one line about what is wrong and exit with 1."""
-    code, text = respond(name, provide, Here(os.environ, find))
+    code, text = respond(name, provide, PluginEnvironment(os.environ, find))
     (sys.stderr if code else sys.stdout).write(f"{text}\n")
     if code:
         sys.exit(code)

@@ -20,11 +20,11 @@ from pathlib import Path
 from threading import Lock
 
 from knfleet.kube.auth import exec_process
-from knfleet.kube.auth.exec_process import Ending, Finished
+from knfleet.kube.auth.exec_process import ProcessEnd, ProcessResult
 from knfleet.kube.auth.pod_path import POD_ROOT
-from knfleet.plugins import hub, kubeconfig_secretreader, permission, secretreader
-from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, Here, Provide, respond
-from knfleet.plugins.hub import CONTEXT_VARIABLE, FAILURES, Hub
+from knfleet.plugins import hub_api, kubeconfig_secretreader, permission, secretreader
+from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, PluginEnvironment, Provide, respond
+from knfleet.plugins.hub_api import CONTEXT_VARIABLE, FAILURES, HubApi
 
 THREADS = 4
 KEEP_SECONDS = 20.0
@@ -40,11 +40,11 @@ ASKED = frozenset({EXEC_INFO, PROFILE, permission.VARIABLE})
 """Variables that say what is asked for, and what is permitted."""
 HEEDED = ASKED | {CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"}
 """Variables that our plugins are told by; others may change how an interpreter starts."""
-MEANING = frozenset({hub.HOST, hub.PORT, POD_ROOT, "HOME"}) | (HEEDED - ASKED)
+MEANING = frozenset({hub_api.HOST, hub_api.PORT, POD_ROOT, "HOME"}) | (HEEDED - ASKED)
 """Variables that say which hub is meant, and as who."""
 
 
-class KeptHub(Hub):
+class PooledHubApi(HubApi):
     """A hub whose connections are used again."""
 
     @property
@@ -95,15 +95,15 @@ class KeptHub(Hub):
             line.close()
 
 
-class OwnPlugins:
+class InProcessPlugins:
     """Runs programs; those that are our own plugins, here."""
 
-    def __init__(self, find: Callable[[Mapping[str, str]], Hub] = hub.find) -> None:
+    def __init__(self, find: Callable[[Mapping[str, str]], HubApi] = hub_api.find) -> None:
         self.find_hub = find
         self.locks: dict[tuple[str | None, ...], Lock] = {}
         # Not the threads that all share: a hub that hangs must not keep others from rendering.
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="plugin")
-        self.hubs: dict[tuple[str | None, ...], tuple[KeptHub, float]] = {}
+        self.hubs: dict[tuple[str | None, ...], tuple[PooledHubApi, float]] = {}
         """What environments mean, and until when that is believed: tokens change."""
 
     def close(self) -> None:
@@ -112,13 +112,13 @@ class OwnPlugins:
         for known, _ in self.hubs.values():
             known.close()
 
-    def find(self, environ: Mapping[str, str]) -> KeptHub:
+    def find(self, environ: Mapping[str, str]) -> PooledHubApi:
         """The hub that an environment means; raises `PluginError`."""
         key = tuple(environ.get(name) for name in sorted(MEANING))
         with self.locks.setdefault(key, Lock()):
             known = self.hubs.get(key)
             if known is None or known[1] < time.monotonic():
-                found = KeptHub(*self.find_hub(environ))
+                found = PooledHubApi(*self.find_hub(environ))
                 if known is not None:
                     known[0].close()
                 known = self.hubs[key] = (found, time.monotonic() + BELIEVED_SECONDS)
@@ -126,7 +126,7 @@ class OwnPlugins:
 
     async def __call__(
         self, argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float
-    ) -> Finished:
+    ) -> ProcessResult:
         """The outcome of a program; raises `OSError` when it cannot be started."""
         own = own_plugin(argv, env)
         if own is None:
@@ -134,15 +134,15 @@ class OwnPlugins:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
-                here = Here(env, self.find)
+                here = PluginEnvironment(env, self.find)
                 said = await loop.run_in_executor(self.threads, respond, *own, here)
         except TimeoutError:
-            return Finished(Ending.TIMED_OUT, -1, b"", "")
+            return ProcessResult(ProcessEnd.TIMED_OUT, -1, b"", "")
         if said.code:
-            return Finished(
-                Ending.EXITED, said.code, b"", exec_process.one_line(said.text.encode())
+            return ProcessResult(
+                ProcessEnd.EXITED, said.code, b"", exec_process.one_line(said.text.encode())
             )
-        return Finished(Ending.EXITED, 0, said.text.encode(), "")
+        return ProcessResult(ProcessEnd.EXITED, 0, said.text.encode(), "")
 
 
 def own_plugin(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, Provide] | None:

@@ -7,13 +7,13 @@ variable of the environment that no profile can set.
 
 from collections.abc import Mapping
 
-from knfleet.plugins.execcredential import Asked, PluginError
+from knfleet.plugins.execcredential import PluginError, PluginRequest
 
 VARIABLE = "KNFLEET_SECRET_NAMESPACES"
 """Namespaces whose Secrets every profile may name, separated by commas; `*` stands for all."""
 
 
-def namespaces(question: Asked, environ: Mapping[str, str], own: str) -> tuple[str, ...]:
+def namespaces(question: PluginRequest, environ: Mapping[str, str], own: str) -> tuple[str, ...]:
     """Where to look for a Secret, in this order; raises when that is not permitted.
 
     Without a profile there is nothing to compare with, and the plugin's own namespace counts.

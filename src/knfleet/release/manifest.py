@@ -18,7 +18,7 @@ NAME_LABEL = "app.kubernetes.io/name"
 VERSION_LABEL = "app.kubernetes.io/version"
 
 
-class Stamp(Struct, frozen=True):
+class ReleaseLabels(Struct, frozen=True):
     """What an object's labels say about where it belongs."""
 
     object: str
@@ -27,11 +27,11 @@ class Stamp(Struct, frozen=True):
     version: str = ""
 
 
-class Parsed(Struct, frozen=True):
+class ParsedFile(Struct, frozen=True):
     """What the cache keeps of a file."""
 
     count: int
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[ReleaseLabels, ...]
     deployments: tuple[str, ...]
     """Names of the Deployments."""
     objects: Raw
@@ -44,7 +44,7 @@ class Manifest(Struct, frozen=True):
     """The path or address it was read from."""
     digest: str
     """sha256 of the file."""
-    parsed: Parsed
+    parsed: ParsedFile
 
     @property
     def count(self) -> int:
@@ -66,7 +66,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def parse(content: bytes, origin: str) -> Parsed:
+def parse(content: bytes, origin: str) -> ParsedFile:
     """Parse a file; every problem is a `BadManifest` that says where it is."""
     try:
         documents = load_all(content, source=origin)
@@ -75,7 +75,7 @@ def parse(content: bytes, origin: str) -> Parsed:
     objects = [member for document in documents for member in members(document)]
     for position, manifest in enumerate(objects, 1):
         check_object(manifest, f"{origin}: object {position}")
-    return Parsed(
+    return ParsedFile(
         len(objects), stamps(objects), deployments(objects), Raw(msgspec.json.encode(objects))
     )
 
@@ -105,16 +105,16 @@ def check_object(manifest: Any, where: str) -> None:
             raise BadManifest(f"{where} ({fields['kind']} {name}): {field} is not a map")
 
 
-def stamps(objects: list[Object]) -> tuple[Stamp, ...]:
+def stamps(objects: list[Object]) -> tuple[ReleaseLabels, ...]:
     """The distinct stamps of objects that carry one, each with the first that does."""
-    found: dict[tuple[str, str], Stamp] = {}
+    found: dict[tuple[str, str], ReleaseLabels] = {}
     for manifest in objects:
         meta = manifest["metadata"]
         labels: dict[str, Any] = meta.get("labels") or {}
         component, version = str(labels.get(NAME_LABEL, "")), str(labels.get(VERSION_LABEL, ""))
         if component or version:
             name = str(meta.get("name", ""))
-            found.setdefault((component, version), Stamp(name, component, version))
+            found.setdefault((component, version), ReleaseLabels(name, component, version))
     return tuple(found.values())
 
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.lock import Lock
-from knfleet.release.manifest import Manifest, Parsed, digest_of, parse
+from knfleet.release.manifest import Manifest, ParsedFile, digest_of, parse
 from knfleet.release.parsed_cache import ParsedCache
 
 LARGEST = 8 * 1024 * 1024
@@ -24,7 +24,7 @@ KEPT_BYTES = 64 * 1024 * 1024
 Status = tuple[int, int, int]
 
 
-class Reader:
+class ManifestReader:
     """Manifest files of one bundle, and others; may be used from several threads."""
 
     def __init__(self, root: Path, cache: ParsedCache, lock: Lock | None = None) -> None:
@@ -63,11 +63,11 @@ class Reader:
         self.keep(digest, status, manifest)
         return manifest
 
-    def parsed(self, content: bytes, digest: str, origin: str) -> Parsed:
+    def parsed(self, content: bytes, digest: str, origin: str) -> ParsedFile:
         """What the cache has of a content, else the content parsed."""
         if (entry := self.cache.get(digest)) is not None:
             try:
-                return msgspec.json.decode(entry, type=Parsed)
+                return msgspec.json.decode(entry, type=ParsedFile)
             except msgspec.MsgspecError:
                 pass  # written by another version; parsing replaces it
         parsed = parse(content, origin)

@@ -22,7 +22,7 @@ from knfleet.release.errors import BadManifest, FetchRefused, NotAvailable, Rele
 from knfleet.release.layout import Layout, check_complete, incomplete, manifest_files
 from knfleet.release.lock import Lock, lock_beside
 from knfleet.release.manifest import Manifest
-from knfleet.release.manifest_reader import Reader
+from knfleet.release.manifest_reader import ManifestReader
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.source.download import SCHEMES, Downloads, shown
 from knfleet.release.version import target_version
@@ -47,7 +47,7 @@ class Releases:
     ) -> None:
         self.layout = Layout(root)
         self.lock = lock or lock_beside(root)
-        self.reader = Reader(root, cache, self.lock)
+        self.reader = ManifestReader(root, cache, self.lock)
         self.downloads = downloads or Downloads()
 
     def versions(self, component: Component) -> list[str]:

@@ -5,7 +5,7 @@ Knative Operator know.
 """
 
 from knfleet.release.errors import NotEligible
-from knfleet.release.version import LATEST, Version, parse, prefixed
+from knfleet.release.version import LATEST, ReleaseVersion, parse, prefixed
 
 NEIGHBOURS = {(0, 26), (1, 0)}
 """The one pair of minor versions that follow each other across a major version."""
@@ -35,7 +35,7 @@ def check_migration(installed: str, target: str, *, kind: str = "KnativeServing"
         )
 
 
-def parse_target(target: str) -> Version:
+def parse_target(target: str) -> ReleaseVersion:
     """The target as a version that has at least a minor number."""
     version = parse(target)
     if version is None:

@@ -20,7 +20,7 @@ LONGEST = 128
 """No version is longer; it also keeps numbers small enough for `int`."""
 
 
-class Version(Struct, frozen=True):
+class ReleaseVersion(Struct, frozen=True):
     """A semantic version; `parts` says how many of its three numbers were written."""
 
     major: int
@@ -46,7 +46,7 @@ class Version(Struct, frozen=True):
         )
 
 
-def parse(text: str) -> Version | None:
+def parse(text: str) -> ReleaseVersion | None:
     """The version that a text writes down, with or without a leading `v`; None if it is none."""
     found = SEMVER.fullmatch(text) if len(text) <= LONGEST else None
     if found is None:
@@ -56,7 +56,7 @@ def parse(text: str) -> Version | None:
     if any(i.isdigit() and len(i) > 1 and i.startswith("0") for i in identifiers):
         return None
     parts = 1 + (minor is not None) + (patch is not None)
-    return Version(int(major), int(minor or 0), int(patch or 0), prerelease or "", parts)
+    return ReleaseVersion(int(major), int(minor or 0), int(patch or 0), prerelease or "", parts)
 
 
 def prefixed(text: str) -> str:
@@ -71,7 +71,7 @@ def is_latest(text: str) -> bool:
 
 def newest_first(names: Iterable[str]) -> list[str]:
     """Release names, newest first; those that are no versions last."""
-    numbered: list[tuple[Version, str]] = []
+    numbered: list[tuple[ReleaseVersion, str]] = []
     others: list[str] = []
     for name in names:
         version = parse(name)
@@ -101,7 +101,7 @@ def target_version(wanted: str, releases: Sequence[str], *, own_manifests: bool 
     return next((name for name in releases if is_of_minor(name, wanted, version)), wanted)
 
 
-def is_of_minor(name: str, wanted: str, version: Version) -> bool:
+def is_of_minor(name: str, wanted: str, version: ReleaseVersion) -> bool:
     """Whether a release is one of the minor version that `wanted` spells."""
     release = parse(name)
     return (

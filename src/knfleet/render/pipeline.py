@@ -44,7 +44,7 @@ Need = tuple[Resource, Key]
 """An object on the target cluster that must be read before rendering."""
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class RenderFacts(Struct, frozen=True, kw_only=True):
     """What is known beside the custom resource and the release's objects."""
 
     version: str
@@ -80,7 +80,7 @@ def needs(objects: Iterable[Object], cr: Knative) -> list[Need]:
 
 
 def render(
-    objects: Sequence[Object], cr: Knative, facts: Facts, extra: Sequence[Step] = ()
+    objects: Sequence[Object], cr: Knative, facts: RenderFacts, extra: Sequence[Step] = ()
 ) -> Rendered:
     """The objects that a custom resource asks for, from those of its release.
 
@@ -103,7 +103,9 @@ def is_wanted(one: Draft, cr: Knative) -> bool:
     return isinstance(cr, KnativeServing) or encrypts(cr.spec) or not is_tls(one)
 
 
-def steps(cr: Knative, facts: Facts, drafts: list[Draft], extra: Sequence[Step]) -> Iterable[Step]:
+def steps(
+    cr: Knative, facts: RenderFacts, drafts: list[Draft], extra: Sequence[Step]
+) -> Iterable[Step]:
     """All steps, in order."""
     yield from placement(cr, facts, drafts)
     yield from common(cr, facts, drafts)
@@ -115,7 +117,7 @@ def steps(cr: Knative, facts: Facts, drafts: list[Draft], extra: Sequence[Step])
         yield from eventing(cr, facts, extra)
 
 
-def placement(cr: Knative, facts: Facts, drafts: list[Draft]) -> Iterable[Step]:
+def placement(cr: Knative, facts: RenderFacts, drafts: list[Draft]) -> Iterable[Step]:
     """Steps that move everything into the custom resource's namespace."""
     namespace = cr.metadata.namespace
     defined = from_definitions(one.manifest for one in drafts)
@@ -125,7 +127,7 @@ def placement(cr: Knative, facts: Facts, drafts: list[Draft]) -> Iterable[Step]:
     yield partial(decorate, settings=cr.spec.namespace_settings)
 
 
-def common(cr: Knative, facts: Facts, drafts: list[Draft]) -> Iterable[Step]:
+def common(cr: Knative, facts: RenderFacts, drafts: list[Draft]) -> Iterable[Step]:
     """Steps for both components."""
     spec, overrides = cr.spec, cr.spec.overrides
     scaled = autoscaled(drafts)
@@ -166,7 +168,7 @@ def serving(cr: KnativeServing, extra: Sequence[Step]) -> Iterable[Step]:
         yield allow_pod_info
 
 
-def eventing(cr: KnativeEventing, facts: Facts, extra: Sequence[Step]) -> Iterable[Step]:
+def eventing(cr: KnativeEventing, facts: RenderFacts, extra: Sequence[Step]) -> Iterable[Step]:
     """Steps for Eventing alone."""
     yield partial(set_broker_class, spec=cr.spec)
     yield partial(set_selection_mode, spec=cr.spec)

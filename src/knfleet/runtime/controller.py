@@ -20,33 +20,33 @@ from knfleet.runtime.logs import log
 from knfleet.runtime.queue import QueueOptions, WorkQueue
 
 
-class Again(Struct, frozen=True):
+class Result(Struct, frozen=True):
     """When to look at a request again that went well."""
 
     after_seconds: float | None = None
 
     @classmethod
-    def never(cls) -> "Again":
+    def never(cls) -> "Result":
         """Not before something changes."""
         return cls()
 
     @classmethod
-    def after(cls, seconds: float) -> "Again":
+    def after(cls, seconds: float) -> "Result":
         """In so many seconds, or sooner if something changes."""
         return cls(max(seconds, 0.0))
 
     @classmethod
-    def now(cls) -> "Again":
+    def now(cls) -> "Result":
         """At once, though behind what waits already."""
         return cls(0.0)
 
-    def within(self, seconds: float) -> "Again":
+    def within(self, seconds: float) -> "Result":
         """The same, but not later than in so many seconds."""
         soonest = [each for each in (self.after_seconds, seconds) if each is not None]
-        return Again.after(min(soonest))
+        return Result.after(min(soonest))
 
     @classmethod
-    def when(cls, settled: bool, *, else_after: float) -> "Again":
+    def when(cls, settled: bool, *, else_after: float) -> "Result":
         """Not before something changes if all is settled, else in so many seconds."""
         return cls.never() if settled else cls.after(else_after)
 
@@ -55,7 +55,7 @@ class Terminal(Exception):
     """Trying again cannot help: the request waits until something changes."""
 
 
-Reconcile = Callable[[Request], Awaitable[Again]]
+Reconcile = Callable[[Request], Awaitable[Result]]
 Change = TypeVar("Change")
 
 
@@ -126,7 +126,7 @@ class Controller:
         """Work until `stop`, then let running work end; when cancelled, end it."""
         async with asyncio.TaskGroup() as group:
             while (request := await self.queue.get()) is not None:
-                task = group.create_task(self.work(request), name=f"{self.name} {request}")
+                task = group.create_task(self.process(request), name=f"{self.name} {request}")
                 self.tasks[request] = task
                 task.add_done_callback(partial(self.finish, request))
 
@@ -152,7 +152,7 @@ class Controller:
         self.tasks.pop(request, None)
         self.queue.done(request)
 
-    async def work(self, request: Request) -> None:
+    async def process(self, request: Request) -> None:
         """Reconcile one request, and see to when it comes again."""
         begun = self.clock.time()
         with logs.bound(controller=self.name, cluster=request.cluster, key=str(request.key)):

@@ -67,13 +67,13 @@ def configure(level: str = "info", form: str = "", stream: TextIO | None = None)
     structlog.configure(
         processors=processors(form or ("console" if output.isatty() else "json")),
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: Writer(output),
+        logger_factory=lambda *_: LogWriter(output),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, Forwarder)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, LoggingForwarder)]:
         root.removeHandler(handler)
-    root.addHandler(Forwarder())
+    root.addHandler(LoggingForwarder())
     root.setLevel(max(number, logging.INFO))
     # Every request that a server of ours answers is not news.
     logging.getLogger("aiohttp.access").setLevel(max(number, logging.WARNING))
@@ -95,13 +95,13 @@ def processors(form: str) -> list["Processor"]:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        Careful(structlog.processors.format_exc_info),
-        Careful(redact),
-        Careful(renderer),
+        SafeProcessor(structlog.processors.format_exc_info),
+        SafeProcessor(redact),
+        SafeProcessor(renderer),
     ]
 
 
-class Careful:
+class SafeProcessor:
     """A processor that loses what it cannot process, and says so, instead of raising."""
 
     def __init__(self, processor: "Processor") -> None:
@@ -115,7 +115,7 @@ class Careful:
             return f'{{"level":"error","event":"unloggable line","error":"{type(error).__name__}"}}'
 
 
-class Writer:
+class LogWriter:
     """Writes lines to a stream as long as there is somebody who reads it."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -132,7 +132,7 @@ class Writer:
     debug = info = warning = warn = error = critical = exception = fatal = log = msg
 
 
-class Forwarder(logging.Handler):
+class LoggingForwarder(logging.Handler):
     """Hands the lines of libraries that use `logging` to ours."""
 
     def emit(self, record: logging.LogRecord) -> None:

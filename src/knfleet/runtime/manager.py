@@ -177,7 +177,7 @@ class Manager:
             lifetime.ended.set()
             return lifetime
         self.lifetimes.add(lifetime)
-        self.main.add(Member(lifetime, self.lifetimes), name)
+        self.main.add(LifetimeComponent(lifetime, self.lifetimes), name)
         return lifetime
 
     def stop(self) -> None:
@@ -253,7 +253,7 @@ class Manager:
             log.warning("work cut off", component=task.get_name())
 
 
-class Member:
+class LifetimeComponent:
     """A lifetime as a component of the process."""
 
     def __init__(self, lifetime: Lifetime, lifetimes: set[Lifetime]) -> None:

@@ -38,7 +38,7 @@ class Backoff(Struct, frozen=True):
         return full * (1 - self.jitter * chance)
 
 
-class Slots(Struct, frozen=True):
+class QueueSlots(Struct, frozen=True):
     """How many requests are worked on at once, beyond the first of each cluster."""
 
     per_cluster: int = 8
@@ -94,7 +94,7 @@ def own_cluster(request: Request) -> ClusterName:
 class QueueOptions(Struct, frozen=True):
     """How a queue behaves."""
 
-    slots: Slots = Slots()
+    slots: QueueSlots = QueueSlots()
     backoff: Backoff = Backoff()
     cluster_of: Callable[[Request], ClusterName] = own_cluster
     """Whose slot a request uses: for an object on the hub that is about a spoke, the spoke."""
@@ -106,7 +106,7 @@ class QueueOptions(Struct, frozen=True):
 DEFAULTS = QueueOptions()
 
 
-class Line(Struct):
+class ClusterQueue(Struct):
     """The requests of one cluster."""
 
     ready: OrderedDict[Request, float]
@@ -114,7 +114,7 @@ class Line(Struct):
     running: int = 0
 
 
-class Work(Struct):
+class ActiveRequest(Struct):
     """A request that is being worked on."""
 
     cluster: ClusterName
@@ -129,10 +129,10 @@ class WorkQueue:
     def __init__(self, options: QueueOptions = DEFAULTS) -> None:
         self.options = options
         self.clock = options.clock
-        self.lines: dict[ClusterName, Line] = {}
+        self.lines: dict[ClusterName, ClusterQueue] = {}
         self.ready: dict[Request, ClusterName] = {}
         """All that have their time behind them, and the line they stand in."""
-        self.running: dict[Request, Work] = {}
+        self.running: dict[Request, ActiveRequest] = {}
         self.due: dict[Request, float] = {}
         self.timetable: list[tuple[float, int, Request]] = []
         """A heap of what `due` says; entries that it no longer says are skipped."""
@@ -220,7 +220,7 @@ class WorkQueue:
         del self.ready[request]
         now = self.clock.time()
         line.running += 1
-        self.running[request] = Work(cluster, now)
+        self.running[request] = ActiveRequest(cluster, now)
         self.queue_up(cluster)
         self.options.observe.started(now - since)
         return request
@@ -268,7 +268,7 @@ class WorkQueue:
     def line_up(self, request: Request) -> None:
         """Put a request at the end of its cluster's line."""
         cluster = self.options.cluster_of(request)
-        line = self.lines.setdefault(cluster, Line(OrderedDict()))
+        line = self.lines.setdefault(cluster, ClusterQueue(OrderedDict()))
         line.ready[request] = self.clock.time()
         self.ready[request] = cluster
         self.queue_up(cluster)

@@ -20,24 +20,25 @@ from knfleet.api.knative.conditions import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Why
-from knfleet.clusters.anchor import Root
+from knfleet.apply.change_set import FailureKind
+from knfleet.clusters.anchor import AnchorSpec
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.kinds import profile_of
 from knfleet.operator.targets.targets import inventory_key
 from knfleet.view.fleet_model import ClusterRow, InstallRow, Stand
 from knfleet.view.fleet_reader import STUCK, install_row
 from knfleet.view.progress import progress_of
-from knfleet.view.workload_findings import Finding, findings
+from knfleet.view.workload_findings import WorkloadFinding, findings
 
 FAILED_APPLY = re.compile(
-    rf"\(({'|'.join(Why)})\)|the operator is not allowed to |: [A-Z]+ /apis?/|\bleft: |^Job "
+    rf"\(({'|'.join(FailureKind)})\)|the operator is not allowed to |: [A-Z]+ /apis?/"
+    r"|\bleft: |^Job "
 )
 """Install failures that the target caused; all others come from the release or the spec."""
 OF_INSTALL = re.compile(r"^(Inst|Uninst)all failed with message: ")
 
 
-class Link(Struct, frozen=True, rename="camel"):
+class ChainLink(Struct, frozen=True, rename="camel"):
     """One link of the chain."""
 
     name: str
@@ -46,7 +47,7 @@ class Link(Struct, frozen=True, rename="camel"):
     summary: str = ""
     reason: str = ""
     """What `knfleet explain` knows more about."""
-    details: tuple[Finding, ...] = ()
+    details: tuple[WorkloadFinding, ...] = ()
     """What was found when the link was opened."""
 
 
@@ -54,12 +55,12 @@ class Chain(Struct, frozen=True, rename="camel"):
     """An installation and its four links."""
 
     install: InstallRow
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     members: str
     """Label selector of its objects on the target."""
 
     @property
-    def failing(self) -> Link | None:
+    def failing(self) -> ChainLink | None:
         """The link to look at: the first that is broken, else the first that does not hold yet."""
         broken = (link for link in self.links if link.state == "bad")
         loose = (link for link in self.links if link.state != "ok")
@@ -83,62 +84,62 @@ def members_of(manifest: Object, profile: Key | None) -> str:
     parent = (
         inventory_key(manifest)
         if profile is None
-        else Root(manifest["kind"], Key.of(manifest), "").key
+        else AnchorSpec(manifest["kind"], Key.of(manifest), "").key
     )
     return ApplySet(CONFIG_MAPS, parent).selector
 
 
-def target_link(row: InstallRow, cluster: ClusterRow | None) -> Link:
+def target_link(row: InstallRow, cluster: ClusterRow | None) -> ChainLink:
     """Whether the cluster can be used."""
     said = find(row.conditions, TARGET_CLUSTER_RESOLVED)
     if said is None or said.status == "Unknown":
-        return Link("target", "unknown", f"{row.target}: nobody has tried to reach it yet")
+        return ChainLink("target", "unknown", f"{row.target}: nobody has tried to reach it yet")
     if said.status == "True":
         version = f", Kubernetes {cluster.kubernetes}" if cluster and cluster.kubernetes else ""
-        return Link("target", "ok", f"{row.target} answers{version}")
-    return Link("target", "bad", said.message, said.reason, told_by(cluster))
+        return ChainLink("target", "ok", f"{row.target} answers{version}")
+    return ChainLink("target", "bad", said.message, said.reason, hub_findings(cluster))
 
 
-def told_by(cluster: ClusterRow | None) -> tuple[Finding, ...]:
+def hub_findings(cluster: ClusterRow | None) -> tuple[WorkloadFinding, ...]:
     """What the hub itself knows of a cluster that cannot be used."""
     if cluster is None or cluster.stand == "ok":
         return ()
     why = ": ".join(filter(None, [cluster.reason, cluster.message]))
     since = f" (since {cluster.since})" if cluster.since else ""
-    return (Finding(f"cluster {cluster.name}", cluster.stand, f"{why}{since}"),)
+    return (WorkloadFinding(f"cluster {cluster.name}", cluster.stand, f"{why}{since}"),)
 
 
-def release_link(row: InstallRow) -> Link:
+def release_link(row: InstallRow) -> ChainLink:
     """Whether the wanted release can be had, and be installed over the one that is there."""
     eligible = find(row.conditions, VERSION_MIGRATION_ELIGIBLE)
     if eligible is not None and eligible.status == "False":
-        return Link("release", "bad", eligible.message, eligible.reason)
+        return ChainLink("release", "bad", eligible.message, eligible.reason)
     install = find(row.conditions, INSTALL_SUCCEEDED)
     if is_error(install) and not FAILED_APPLY.search(problem_of(install)):
-        return Link("release", "bad", problem_of(install), reason_of(install))
+        return ChainLink("release", "bad", problem_of(install), reason_of(install))
     wanted = row.wanted or "the newest"
     if row.installed:
-        return Link("release", "ok", f"{row.installed} is installed, {wanted} is wanted")
+        return ChainLink("release", "ok", f"{row.installed} is installed, {wanted} is wanted")
     if eligible is None or eligible.status == "Unknown":
-        return Link("release", "unknown", f"{wanted} is wanted; nothing is installed yet")
-    return Link("release", "ok", f"{wanted} is wanted")
+        return ChainLink("release", "unknown", f"{wanted} is wanted; nothing is installed yet")
+    return ChainLink("release", "ok", f"{wanted} is wanted")
 
 
-def objects_link(row: InstallRow) -> Link:
+def objects_link(row: InstallRow) -> ChainLink:
     """Whether everything is applied, or removed."""
     install = find(row.conditions, INSTALL_SUCCEEDED)
     if install is None:
-        return Link("objects", "unknown", "nothing is applied yet")
+        return ChainLink("objects", "unknown", "nothing is applied yet")
     if install.reason == "AlreadyInstalled":
-        return Link("objects", "bad", install.message, install.reason)
+        return ChainLink("objects", "bad", install.message, install.reason)
     if is_error(install):
         if FAILED_APPLY.search(problem_of(install)):
-            return Link("objects", "bad", problem_of(install), install.reason)
-        return Link("objects", "unknown", "nothing could be rendered")
+            return ChainLink("objects", "bad", problem_of(install), install.reason)
+        return ChainLink("objects", "unknown", "nothing could be rendered")
     if install.status == "True" or is_applied(install, row):
-        return Link("objects", "ok", "all are applied")
+        return ChainLink("objects", "ok", "all are applied")
     text = install.message or "nothing is applied yet"
-    return Link("objects", "busy" if install.reason else "unknown", text, install.reason)
+    return ChainLink("objects", "busy" if install.reason else "unknown", text, install.reason)
 
 
 def is_applied(install: Condition, row: InstallRow) -> bool:
@@ -149,25 +150,25 @@ def is_applied(install: Condition, row: InstallRow) -> bool:
     return install.reason == "Installing" and was_judged and not is_pending
 
 
-def readiness_link(row: InstallRow) -> Link:
+def readiness_link(row: InstallRow) -> ChainLink:
     """Whether what was applied works."""
     said = find(row.conditions, DEPLOYMENTS_AVAILABLE)
     if said is None or (said.status == "Unknown" and not said.reason):
-        return Link("readiness", "unknown", "nothing to look at yet")
+        return ChainLink("readiness", "unknown", "nothing to look at yet")
     if said.status == "True":
-        return Link("readiness", "ok", "all workloads are available")
+        return ChainLink("readiness", "ok", "all workloads are available")
     if said.status == "Unknown":
-        return Link("readiness", "unknown", said.message, said.reason)
+        return ChainLink("readiness", "unknown", said.message, said.reason)
     progress = progress_of(row.conditions)
     state: Stand = "bad" if STUCK in said.message else "busy"
     if progress is None or not progress.total:
-        return Link("readiness", state, said.message, said.reason)
+        return ChainLink("readiness", state, said.message, said.reason)
     names = ", ".join(progress.waiting)
     text = f"{progress.done} of {progress.total} workloads are available; waiting for {names}"
-    return Link("readiness", state, text, said.reason)
+    return ChainLink("readiness", state, text, said.reason)
 
 
-def as_last_known(link: Link) -> Link:
+def as_last_known(link: ChainLink) -> ChainLink:
     """A link of which nobody can tell more while the target is lost."""
     return replace(link, state="unknown", summary=f"last known: {link.summary}")
 
@@ -200,7 +201,7 @@ async def opened(chain: Chain, client: Client) -> Chain:
     return with_details(chain, failing.name, found)
 
 
-def with_details(chain: Chain, name: str, details: tuple[Finding, ...]) -> Chain:
+def with_details(chain: Chain, name: str, details: tuple[WorkloadFinding, ...]) -> Chain:
     """The chain with what was found at one of its links."""
     links = tuple(
         replace(link, details=(*link.details, *details)) if link.name == name else link

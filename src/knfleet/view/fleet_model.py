@@ -42,7 +42,7 @@ class ClusterRow(Struct, frozen=True, kw_only=True, rename="camel"):
     eventing: str = ""
 
 
-class Progress(Struct, frozen=True, rename="camel"):
+class InstallProgress(Struct, frozen=True, rename="camel"):
     """What is under way."""
 
     what: str
@@ -77,7 +77,7 @@ class InstallRow(Struct, frozen=True, kw_only=True, rename="camel"):
     since: str = ""
     """When that was first said, as Kubernetes writes it."""
     conditions: tuple[Condition, ...] = ()
-    progress: Progress | None = None
+    progress: InstallProgress | None = None
     paused: bool = False
     deleting: bool = False
 
@@ -87,7 +87,7 @@ class InstallRow(Struct, frozen=True, kw_only=True, rename="camel"):
         return f"{self.kind}/{self.namespace}/{self.name}"
 
 
-class Fleet(Struct, frozen=True, rename="camel"):
+class FleetView(Struct, frozen=True, rename="camel"):
     """All clusters and all installations at one moment: broken ones first, then by name."""
 
     clusters: tuple[ClusterRow, ...]

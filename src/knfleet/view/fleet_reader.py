@@ -25,13 +25,13 @@ from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative.conditions import READY, Condition, Status, find, timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.operator.kinds import is_deleting, is_paused, profile_of, uid_of
 from knfleet.view.fleet_model import (
     ClusterRow,
-    Fleet,
+    FleetView,
     InstallRow,
     Stand,
     cluster_order,
@@ -62,7 +62,7 @@ class HubObjects(Struct, frozen=True):
     """The kinds that could not be read."""
 
 
-async def read_fleet(client: Client) -> Fleet:
+async def read_fleet(client: Client) -> FleetView:
     """The fleet of a hub, by one list for each kind.
 
     Kinds that the hub does not have count as empty, with a warning; so do those that the user may
@@ -109,7 +109,7 @@ def warning(resource: Resource, error: KubeError) -> str:
     return f"{resource} are left out: {error}"
 
 
-def fleet_of(objects: HubObjects, now: datetime) -> Fleet:
+def fleet_of(objects: HubObjects, now: datetime) -> FleetView:
     """All clusters and installations, broken ones first, then by name."""
     homes = clusters_of_profiles(objects)
     installs = [
@@ -138,7 +138,7 @@ def fleet_of(objects: HubObjects, now: datetime) -> Fleet:
         )
         for row in rows
     ]
-    return Fleet(
+    return FleetView(
         clusters=tuple(sorted(clusters, key=cluster_order)),
         installs=tuple(sorted(installs, key=install_order)),
         when=timestamp(now),
@@ -168,7 +168,7 @@ def cluster_row(manifest: Object, profiles: tuple[str, ...]) -> ClusterRow:
     row = ClusterRow(
         name=name_of(manifest),
         profiles=profiles,
-        stand=cluster_stand(available, is_expected=accepted and is_joined),
+        stand=cluster_state(available, is_expected=accepted and is_joined),
         health="" if available is None else available.status,
         kubernetes=str(part(manifest, "status", "version").get("kubernetes", "")),
         sets=tuple(filter(None, [str(labels.get(SET_LABEL, ""))])),
@@ -190,7 +190,7 @@ def waits_for(row: ClusterRow) -> str:
     return "its agent has not reported yet"
 
 
-def cluster_stand(health: Condition | None, *, is_expected: bool) -> Stand:
+def cluster_state(health: Condition | None, *, is_expected: bool) -> Stand:
     """How a cluster stands; nobody worries about one that has not joined yet."""
     if health is None or (not is_expected and health.status != "True"):
         return "busy"
@@ -208,7 +208,7 @@ def profile_row(manifest: Object) -> ClusterRow:
     row = ClusterRow(
         name=key,
         profiles=(key,),
-        stand=cluster_stand(healthy, is_expected=True),
+        stand=cluster_state(healthy, is_expected=True),
         kubernetes=str(part(manifest, "status", "version").get("kubernetes", "")),
         sets=tuple(filter(None, [str(labels.get(PROFILE_SET_LABEL, ""))])),
         accepted=True,
@@ -242,7 +242,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
         cluster="" if profile is None else homes.get(str(profile), ""),
         wanted=str(part(manifest, "spec").get("version") or ""),
         installed=str(part(manifest, "status").get("version") or ""),
-        stand=install_stand(manifest, ready),
+        stand=install_state(manifest, ready),
         ready=status,
         conditions=conditions,
         progress=progress_of(conditions),
@@ -257,7 +257,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
     )
 
 
-def install_stand(manifest: Object, ready: Condition | None) -> Stand:
+def install_state(manifest: Object, ready: Condition | None) -> Stand:
     """How an installation stands, as its conditions say of its newest generation."""
     if ready is None:
         return "unknown"

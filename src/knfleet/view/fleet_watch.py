@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from knfleet.api.meta import Resource
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.view.fleet_reader import KINDS, HubObjects, read_objects
 
@@ -27,7 +27,7 @@ class LiveObjects:
         for informer in self.informers.values():
             informer.on_change(self.stir)
 
-    def stir(self, _change: Change) -> None:
+    def stir(self, _change: StoreChange) -> None:
         """Something changed."""
         self.stirred.set()
 
@@ -54,7 +54,7 @@ class LiveObjects:
         return HubObjects(*lists, warnings=self.known.warnings, left_out=self.known.left_out)
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why what is shown may be old; empty when nothing is wrong."""
         failing = (each.failing for each in self.informers.values())
         return next((str(error) for error in failing if error is not None), "")

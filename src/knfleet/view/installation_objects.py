@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.apply.act.delete import other_set
-from knfleet.apply.observe.readiness import State, health
+from knfleet.apply.observe.readiness import ReadinessState, health
 from knfleet.apply.observe.watches import JUDGED
-from knfleet.apply.plan.steps import Step, Verdict
+from knfleet.apply.plan.steps import ApplyStep, StepAction
 from knfleet.apply.refs import Ref
 from knfleet.clusters.preflight import kube_system_uid
 from knfleet.clusters.provider_file import ProviderFile
@@ -22,13 +22,13 @@ from knfleet.kube.errors import NotFound
 from knfleet.operator.desired_objects import Renderer
 from knfleet.release.releases import Releases
 from knfleet.view.differences import FieldChange, differences
-from knfleet.view.plan.dry_run import Trial, tried
-from knfleet.view.plan.planner import HUB_SECONDS, told
-from knfleet.view.plan.preview import KINDS, Prospect, Subject, prospect
+from knfleet.view.plan.dry_run import DryRun, tried
+from knfleet.view.plan.planner import HUB_SECONDS, failure_text
+from knfleet.view.plan.preview import KINDS, PlanPreview, PlanSubject, prospect
 from knfleet.view.target_access import target_of
 
 
-class Standing(StrEnum):
+class ObjectState(StrEnum):
     """How an object stands, what needs a person first."""
 
     REFUSED = "refused"
@@ -41,14 +41,14 @@ class Standing(StrEnum):
     AS_DESIRED = "as desired"
 
 
-ORDER = {standing: number for number, standing in enumerate(Standing)}
+ORDER = {standing: number for number, standing in enumerate(ObjectState)}
 
 
 class ObjectRow(Struct, frozen=True, omit_defaults=True):
     """One object of an installation."""
 
     ref: Ref
-    standing: Standing
+    standing: ObjectState
     message: str = ""
     fields: int = 0
     """How many fields differ."""
@@ -65,7 +65,7 @@ async def objects_of(
     Raises what stands in the way: `AccessError` and other `KubeError`s, `ReleaseError`,
     `RenderError`, `DecodeError`, `AnchorError`; all have messages for people.
     """
-    subject = Subject(KINDS[manifest["kind"]], manifest, manifest)
+    subject = PlanSubject(KINDS[manifest["kind"]], manifest, manifest)
     hub_uid = await kube_system_uid(hub, HUB_SECONDS)
     async with target_of(hub, manifest, providers) as client:
         seen = await prospect(client, subject, Renderer(releases), hub_uid=hub_uid)
@@ -88,7 +88,7 @@ async def diff_of(
 
     Raises what `objects_of` raises; a refusal of the server, as `LookupError` with its words.
     """
-    subject = Subject(KINDS[manifest["kind"]], manifest, manifest)
+    subject = PlanSubject(KINDS[manifest["kind"]], manifest, manifest)
     hub_uid = await kube_system_uid(hub, HUB_SECONDS)
     async with target_of(hub, manifest, providers) as client:
         seen = await prospect(client, subject, Renderer(releases), hub_uid=hub_uid)
@@ -96,12 +96,12 @@ async def diff_of(
         trials = await tried(client, steps, manifest["metadata"]["namespace"])
     for trial in trials:
         if trial.failure is not None:
-            raise LookupError(told(trial.failure)[0])
+            raise LookupError(failure_text(trial.failure)[0])
         return differences(trial.before, trial.after)
     return ()
 
 
-async def judged(client: Client, seen: Prospect) -> dict[Ref, Object]:
+async def judged(client: Client, seen: PlanPreview) -> dict[Ref, Object]:
     """The workloads and Jobs that are there, whole: their status tells whether they are ready."""
     wanted = [
         each.desired
@@ -121,17 +121,17 @@ async def judged(client: Client, seen: Prospect) -> dict[Ref, Object]:
 
 
 def rows_of(
-    seen: Prospect, trials: Iterable[Trial], workloads: dict[Ref, Object]
+    seen: PlanPreview, trials: Iterable[DryRun], workloads: dict[Ref, Object]
 ) -> tuple[ObjectRow, ...]:
     """A row for each object."""
     rows = [kept_row(step, workloads) for step in seen.plan.kept]
     rows += [tried_row(trial, workloads) for trial in trials]
     rows += [stopped_row(step) for step in seen.plan.stopped]
     for failure in (*seen.desired.rejected, *seen.unseen):
-        rows.append(ObjectRow(failure.ref, Standing.REFUSED, told(failure)[0]))
+        rows.append(ObjectRow(failure.ref, ObjectState.REFUSED, failure_text(failure)[0]))
     left = [*seen.pruning.members, *seen.pruning.released]
     text = "it is not wanted any more; it goes when the rest is ready"
-    rows += [ObjectRow(each.ref, Standing.LEFT_OVER, text) for each in left]
+    rows += [ObjectRow(each.ref, ObjectState.LEFT_OVER, text) for each in left]
     return in_order(rows)
 
 
@@ -140,32 +140,32 @@ def in_order(rows: Sequence[ObjectRow]) -> tuple[ObjectRow, ...]:
     return tuple(sorted(rows, key=lambda row: (ORDER[row.standing], row.ref)))
 
 
-def kept_row(step: Step, workloads: dict[Ref, Object]) -> ObjectRow:
+def kept_row(step: ApplyStep, workloads: dict[Ref, Object]) -> ObjectRow:
     """The row of an object that is as it should be, and may not work all the same."""
-    return with_health(ObjectRow(step.desired.ref, Standing.AS_DESIRED), workloads)
+    return with_health(ObjectRow(step.desired.ref, ObjectState.AS_DESIRED), workloads)
 
 
-def tried_row(trial: Trial, workloads: dict[Ref, Object]) -> ObjectRow:
+def tried_row(trial: DryRun, workloads: dict[Ref, Object]) -> ObjectRow:
     """The row of an object that the operator would write."""
     if trial.failure is not None:
-        return ObjectRow(trial.ref, Standing.REFUSED, told(trial.failure)[0])
+        return ObjectRow(trial.ref, ObjectState.REFUSED, failure_text(trial.failure)[0])
     if trial.before is None:
-        return ObjectRow(trial.ref, Standing.MISSING, "it is not there")
+        return ObjectRow(trial.ref, ObjectState.MISSING, "it is not there")
     if trial.is_recreated:
-        return ObjectRow(trial.ref, Standing.DIFFERS, "it is deleted and made anew")
+        return ObjectRow(trial.ref, ObjectState.DIFFERS, "it is deleted and made anew")
     fields = differences(trial.before, trial.after)
     if not fields:
-        return with_health(ObjectRow(trial.ref, Standing.AS_DESIRED), workloads)
+        return with_health(ObjectRow(trial.ref, ObjectState.AS_DESIRED), workloads)
     names = ", ".join(each.field for each in fields[:3]) + (" …" if len(fields) > 3 else "")
-    return ObjectRow(trial.ref, Standing.DIFFERS, names, len(fields))
+    return ObjectRow(trial.ref, ObjectState.DIFFERS, names, len(fields))
 
 
-def stopped_row(step: Step) -> ObjectRow:
+def stopped_row(step: ApplyStep) -> ObjectRow:
     """The row of an object that must not be written now."""
     assert step.observed is not None
-    if step.verdict == Verdict.REFUSE:
-        return ObjectRow(step.desired.ref, Standing.REFUSED, other_set(step.observed))
-    return ObjectRow(step.desired.ref, Standing.MISSING, "it is being deleted, then made anew")
+    if step.verdict == StepAction.REFUSE:
+        return ObjectRow(step.desired.ref, ObjectState.REFUSED, other_set(step.observed))
+    return ObjectRow(step.desired.ref, ObjectState.MISSING, "it is being deleted, then made anew")
 
 
 def with_health(row: ObjectRow, workloads: dict[Ref, Object]) -> ObjectRow:
@@ -174,5 +174,5 @@ def with_health(row: ObjectRow, workloads: dict[Ref, Object]) -> ObjectRow:
     if manifest is None:
         return row
     found = health(manifest)
-    standing = row.standing if found.state == State.READY else Standing.NOT_READY
+    standing = row.standing if found.state == ReadinessState.READY else ObjectState.NOT_READY
     return ObjectRow(row.ref, standing, found.message, 0, found.ready, found.wanted)

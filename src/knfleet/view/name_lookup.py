@@ -3,7 +3,7 @@
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
+from knfleet.view.fleet_model import ClusterRow, FleetView, InstallRow
 from knfleet.view.suggestions import meant
 
 KINDS: dict[str, str] = {
@@ -21,7 +21,7 @@ class NotNamed(ValueError):
     """A name that leads to nothing, or to several things; the message says which there are."""
 
 
-def find(fleet: Fleet, name: str) -> Row:
+def find(fleet: FleetView, name: str) -> Row:
     """The one row that a name means; raises `NotNamed` when it is none, or not the only one."""
     found = rows_of(fleet, name)
     if len(found) == 1:
@@ -33,14 +33,14 @@ def find(fleet: Fleet, name: str) -> Row:
     raise NotNamed(f"{name} can mean {len(found)} things; write one of {choices}")
 
 
-def find_install(fleet: Fleet, name: str) -> InstallRow:
+def find_install(fleet: FleetView, name: str) -> InstallRow:
     """The one installation that a name means."""
-    row = find(Fleet((), fleet.installs, fleet.when), name)
+    row = find(FleetView((), fleet.installs, fleet.when), name)
     assert isinstance(row, InstallRow)
     return row
 
 
-def rows_of(fleet: Fleet, name: str) -> list[Row]:
+def rows_of(fleet: FleetView, name: str) -> list[Row]:
     """All rows that a name can mean; what is installed comes before a cluster of that name."""
     return [row for row in (*fleet.installs, *fleet.clusters) if name in names_of(row, name)]
 

@@ -8,7 +8,7 @@ from knfleet.api.knative.conditions import (
     Conditions,
     find,
 )
-from knfleet.view.fleet_model import Progress
+from knfleet.view.fleet_model import InstallProgress
 
 WAITING = re.compile(
     r"Waiting on deployments: (?P<names>.*?); (?P<ready>\d+) of (?P<all>\d+) ready"
@@ -18,19 +18,21 @@ LONGEST = 120
 UNDER_WAY = ("Installing", "Uninstalling")
 
 
-def progress_of(conditions: Conditions) -> Progress | None:
+def progress_of(conditions: Conditions) -> InstallProgress | None:
     """What is under way; None when nothing is."""
     install = find(conditions, INSTALL_SUCCEEDED)
     if install is not None and install.reason == "Uninstalling":
-        return Progress(shortened(install.message))
+        return InstallProgress(shortened(install.message))
     workloads = find(conditions, DEPLOYMENTS_AVAILABLE)
     if workloads is not None and workloads.status == "False":
         counted = WAITING.match(workloads.message)
         if counted is not None:
             waiting = tuple(counted["names"].split(", "))
-            return Progress("workloads ready", int(counted["ready"]), int(counted["all"]), waiting)
+            return InstallProgress(
+                "workloads ready", int(counted["ready"]), int(counted["all"]), waiting
+            )
     if install is not None and install.reason in UNDER_WAY:
-        return Progress(shortened(install.message))
+        return InstallProgress(shortened(install.message))
     return None
 
 

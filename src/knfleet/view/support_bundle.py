@@ -18,17 +18,17 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.kube.secret_text import clean
 from knfleet.kube.yaml import dump_all
 from knfleet.operator.uninstall.tombstones import SELECTOR
-from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.view.redaction import clean_log, redacted
 from knfleet.workflows.diagnosis import diagnose
-from knfleet.workflows.doctor import look_at_hub
+from knfleet.workflows.doctor import observe_hub
 
 KINDS = (
     *(CLUSTERS, PROFILES, SERVINGS, EVENTINGS),
@@ -48,7 +48,7 @@ AT_ONCE = 4
 Say = Callable[[str], None]
 
 
-class Evidence:
+class SupportFiles:
     """Collects files; what is put into it is without secrets."""
 
     def __init__(self, client: Client, say: Say) -> None:
@@ -94,7 +94,7 @@ class Evidence:
         self.found[kind] = (await self.client.list(kind)).items
         self.put_objects(f"objects/{kind}.yaml", self.found[kind])
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> FleetView:
         """The fleet as `knfleet status` shows it."""
         objects = HubObjects(
             self.found.get(CLUSTERS, []),
@@ -148,7 +148,7 @@ class Evidence:
         name = f"logs/{pod.namespace}/{pod.name}/{container}.log"
         self.files[name] = clean_log(text.decode(errors="replace"))
 
-    def namespaces(self, fleet: Fleet) -> Sequence[str]:
+    def namespaces(self, fleet: FleetView) -> Sequence[str]:
         """Where our own things are: Deployments, profiles, custom resources."""
         found = {each["metadata"]["namespace"] for each in self.found.get(DEPLOYMENTS, [])}
         found |= {row.namespace for row in fleet.installs}
@@ -182,7 +182,7 @@ class Evidence:
         ]
         self.put_objects("objects/events.yaml", found)
 
-    async def doctor(self, fleet: Fleet) -> None:
+    async def doctor(self, fleet: FleetView) -> None:
         """What is wrong with clusters, and what to do about it."""
         sick = [row.name for row in fleet.clusters if row.stand != "ok" and "/" not in row.name]
         gate = asyncio.Semaphore(AT_ONCE)
@@ -190,7 +190,7 @@ class Evidence:
         async def examine(name: str) -> str:
             async with gate:
                 try:
-                    seen = await look_at_hub(self.client, name)
+                    seen = await observe_hub(self.client, name)
                 except KubeError as error:
                     return f"{name}\n{error}\n"
             lines = [each.line() for each in diagnose(seen, datetime.now(UTC))]

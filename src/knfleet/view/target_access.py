@@ -21,12 +21,12 @@ from knfleet.clusters.access_errors import (
     MULTICLUSTER_DISABLED,
     AccessError,
 )
-from knfleet.clusters.access_resolver import Access, check_health, resolve
+from knfleet.clusters.access_resolver import ResolvedAccess, check_health, resolve
 from knfleet.clusters.connection_state import RETRY, RETRY_PLUGIN, cluster_name, failure
 from knfleet.clusters.preflight import kube_system_uid, server_version
 from knfleet.clusters.provider_file import Provider, ProviderFile
 from knfleet.hub.profiles.builtin_providers import BuiltInProviders
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.operator.kinds import profile_of
@@ -43,7 +43,7 @@ ANSWER_SECONDS = 10.0
 REFUSED_AGAIN = "the plugin is run again within 15 s"
 WAITS = tuple(f"; {text}" for text in (RETRY, RETRY_PLUGIN, REFUSED_AGAIN))
 """What the operator promises to do next, and nobody does here."""
-OPTIONS = Options(connect_seconds=5.0, attempts=3)
+OPTIONS = ClientOptions(connect_seconds=5.0, attempts=3)
 
 
 def providers_for(
@@ -102,7 +102,7 @@ async def target_of(
 
 async def way_to(
     hub: Client, profile: Key, providers: ProviderFile | None, *, even_unhealthy: bool = False
-) -> Access:
+) -> ResolvedAccess:
     """The way into a profile's cluster."""
     if providers is None:
         raise AccessError(
@@ -138,7 +138,7 @@ async def no_profile(hub: Client, profile: Key) -> AccessError:
     )
 
 
-async def greet(client: Client, manifest: Object, profile: Key, access: Access) -> None:
+async def greet(client: Client, manifest: Object, profile: Key, access: ResolvedAccess) -> None:
     """Make sure that a cluster answers, and is the one that was installed on."""
     try:
         _, uid = await asyncio.gather(

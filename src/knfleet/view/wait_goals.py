@@ -8,7 +8,7 @@ from msgspec import Struct
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import Condition, find
-from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
+from knfleet.view.fleet_model import ClusterRow, FleetView, InstallRow
 from knfleet.view.fleet_reader import HubObjects, conditions_of, fleet_of
 from knfleet.view.name_lookup import Row, full_name
 
@@ -18,7 +18,7 @@ MOST_NAMED = 5
 """So many names are told; of more, the number."""
 
 
-class Goal(Struct, frozen=True):
+class WaitGoal(Struct, frozen=True):
     """What is waited for."""
 
     kind: str
@@ -27,7 +27,7 @@ class Goal(Struct, frozen=True):
     status: str = "True"
 
     @classmethod
-    def parse(cls, text: str) -> "Goal":
+    def parse(cls, text: str) -> "WaitGoal":
         """Read `ready`, `removed`, `condition=TYPE` or `condition=TYPE=STATUS`."""
         if text in (READY, REMOVED):
             return cls(text)
@@ -45,7 +45,7 @@ class Goal(Struct, frozen=True):
         return f"{self.type}={self.status}" if self.kind == CONDITION else self.kind
 
 
-class Left(Struct, frozen=True):
+class WaitRemainder(Struct, frozen=True):
     """Something that is not there yet, and how it stands."""
 
     name: str
@@ -55,12 +55,12 @@ class Left(Struct, frozen=True):
         return f"{self.name} ({self.why})" if self.why else self.name
 
 
-class Waiting(Struct, frozen=True):
+class WaitProgress(Struct, frozen=True):
     """How far the waiting is."""
 
-    goal: Goal
+    goal: WaitGoal
     done: tuple[str, ...]
-    left: tuple[Left, ...]
+    left: tuple[WaitRemainder, ...]
 
     @property
     def is_over(self) -> bool:
@@ -76,36 +76,38 @@ class Waiting(Struct, frozen=True):
         return f"{text}; waiting for {', '.join(names)}" if names else text
 
 
-def waiting(objects: HubObjects, names: Iterable[str], goal: Goal, now: datetime) -> Waiting:
+def waiting(
+    objects: HubObjects, names: Iterable[str], goal: WaitGoal, now: datetime
+) -> WaitProgress:
     """How far some rows are, by their full names; what is gone is not ready."""
     fleet = fleet_of(objects, now)
     rows: dict[str, Row] = {full_name(row): row for row in rows_in(fleet)}
     said = conditions_by_name(objects) if goal.kind == CONDITION else {}
     done: list[str] = []
-    left: list[Left] = []
+    left: list[WaitRemainder] = []
     for name in names:
         why = missing(rows.get(name), goal, said.get(name, ()))
         if why is None:
             done.append(name)
         else:
-            left.append(Left(name, why))
-    return Waiting(goal, tuple(done), tuple(left))
+            left.append(WaitRemainder(name, why))
+    return WaitProgress(goal, tuple(done), tuple(left))
 
 
-def rows_in(fleet: Fleet) -> Iterable[Row]:
+def rows_in(fleet: FleetView) -> Iterable[Row]:
     """All rows of a fleet."""
     yield from fleet.installs
     yield from fleet.clusters
 
 
-def missing(row: Row | None, goal: Goal, said: Iterable[Condition]) -> str | None:
+def missing(row: Row | None, goal: WaitGoal, said: Iterable[Condition]) -> str | None:
     """What a row lacks; None when it has what is waited for."""
     if goal.kind == REMOVED:
-        return None if row is None else how_it_stands(row)
+        return None if row is None else state_text(row)
     if row is None:
         return "it is gone"
     if goal.kind == READY:
-        return None if row.stand == "ok" and not row.deleting else how_it_stands(row)
+        return None if row.stand == "ok" and not row.deleting else state_text(row)
     found = find(said, goal.type)
     if found is None:
         return f"it has no condition {goal.type}"
@@ -114,7 +116,7 @@ def missing(row: Row | None, goal: Goal, said: Iterable[Condition]) -> str | Non
     return f"{goal.type} is {found.status}" + (f": {found.reason}" if found.reason else "")
 
 
-def how_it_stands(row: Row) -> str:
+def state_text(row: Row) -> str:
     """A few words on a row that is not done."""
     if isinstance(row, InstallRow) and row.progress is not None:
         return ": ".join(filter(None, [row.reason, str(row.progress)]))

@@ -15,8 +15,8 @@ from knfleet.api.core import (
     STATEFUL_SETS,
 )
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
-from knfleet.apply.observe.readiness import State, conditions, health, is_true
+from knfleet.apply.manifest_fields import items, part
+from knfleet.apply.observe.readiness import ReadinessState, conditions, health, is_true
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.operator.kinds import uid_of
@@ -27,28 +27,32 @@ MOST_NAMESPACES = 4
 """Of so many namespaces the pods are read."""
 MOST_PODS = 5
 """So many pods of a workload are told."""
-STANDS: dict[State, Stand] = {State.READY: "ok", State.PROGRESSING: "busy", State.FAILED: "bad"}
+STANDS: dict[ReadinessState, Stand] = {
+    ReadinessState.READY: "ok",
+    ReadinessState.PROGRESSING: "busy",
+    ReadinessState.FAILED: "bad",
+}
 REVISION = "deployment.kubernetes.io/revision"
 
 
-class Finding(Struct, frozen=True, rename="camel"):
+class WorkloadFinding(Struct, frozen=True, rename="camel"):
     """Something that is not as it should be, and what is below it."""
 
     what: str
     """As `Deployment knative-serving/activator`."""
     state: Stand
     message: str = ""
-    below: tuple["Finding", ...] = ()
+    below: tuple["WorkloadFinding", ...] = ()
 
 
-async def findings(client: Client, selector: str) -> tuple[Finding, ...]:
+async def findings(client: Client, selector: str) -> tuple[WorkloadFinding, ...]:
     """The workloads of a set that do not run as they should, opened down to their pods."""
     lists = await asyncio.gather(*(client.list(kind, labels=selector) for kind in WORKLOADS))
     sick = [
         manifest
         for found in lists
         for manifest in found.items
-        if health(manifest).state != State.READY
+        if health(manifest).state != ReadinessState.READY
     ]
     namespaces = sorted({each["metadata"]["namespace"] for each in sick})[:MOST_NAMESPACES]
     around = await asyncio.gather(*(surroundings(client, each) for each in namespaces))
@@ -65,7 +69,7 @@ async def surroundings(client: Client, namespace: str) -> list[Object]:
     return [manifest for each in found for manifest in each.items]
 
 
-def finding(manifest: Object, around: Sequence[Object]) -> Finding:
+def finding(manifest: Object, around: Sequence[Object]) -> WorkloadFinding:
     """Why a workload does not run: its newest replica set, and the pods that are not ready."""
     judged = health(manifest)
     count = f"{judged.ready}/{judged.wanted} " if judged.wanted else ""
@@ -77,10 +81,10 @@ def finding(manifest: Object, around: Sequence[Object]) -> Finding:
     else:
         below = pods_below(manifest, around)
     message = f"{count}{judged.message}".strip()
-    return Finding(str(judged.ref), STANDS[judged.state], message, below)
+    return WorkloadFinding(str(judged.ref), STANDS[judged.state], message, below)
 
 
-def replica_set(manifest: Object, around: Sequence[Object]) -> Finding:
+def replica_set(manifest: Object, around: Sequence[Object]) -> WorkloadFinding:
     """How far a replica set is, why it cannot make pods, and its pods."""
     meta = manifest["metadata"]
     failure = conditions(manifest).get("ReplicaFailure")
@@ -92,29 +96,29 @@ def replica_set(manifest: Object, around: Sequence[Object]) -> Finding:
         message = f"{message}; {failure.get('reason', '')}: {failure.get('message', '')}"
     what = f"ReplicaSet {meta['namespace']}/{meta['name']}"
     below = pods_below(manifest, around)
-    return Finding(what, "bad" if failed else "busy", message, below)
+    return WorkloadFinding(what, "bad" if failed else "busy", message, below)
 
 
-def pods_below(owner: Object, around: Sequence[Object]) -> tuple[Finding, ...]:
+def pods_below(owner: Object, around: Sequence[Object]) -> tuple[WorkloadFinding, ...]:
     """The pods of an owner that are not ready; when it has none, what its Events say of that."""
     pods = [each for each in owned_by(owner, around) if each["kind"] == PODS.kind]
     sick = [each for each in pods if not is_true(conditions(each).get("Ready"))]
     found = [pod_finding(each, around) for each in sick[:MOST_PODS]]
     if len(sick) > MOST_PODS:
-        found.append(Finding(f"{len(sick) - MOST_PODS} more pods", "busy"))
+        found.append(WorkloadFinding(f"{len(sick) - MOST_PODS} more pods", "busy"))
     if not pods and (said := last_event(owner, around)):
-        found.append(Finding("Event", "bad", said))
+        found.append(WorkloadFinding("Event", "bad", said))
     return tuple(found)
 
 
-def pod_finding(pod: Object, around: Sequence[Object]) -> Finding:
+def pod_finding(pod: Object, around: Sequence[Object]) -> WorkloadFinding:
     """What keeps a pod from being ready."""
     meta = pod["metadata"]
     said = pod_message(pod)
     event = last_event(pod, around)
     message = "; ".join(dict.fromkeys(filter(None, [said, event])))
     state: Stand = "bad" if event or is_broken(pod) else "busy"
-    return Finding(f"Pod {meta['namespace']}/{meta['name']}", state, message)
+    return WorkloadFinding(f"Pod {meta['namespace']}/{meta['name']}", state, message)
 
 
 def is_broken(pod: Object) -> bool:
@@ -213,6 +217,6 @@ def revision(replica_set: Object) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def looked_in_vain(error: KubeError) -> Finding:
+def unreadable_target(error: KubeError) -> WorkloadFinding:
     """What is told when the target could not be asked."""
-    return Finding("looking there", "unknown", str(error))
+    return WorkloadFinding("looking there", "unknown", str(error))

@@ -17,11 +17,11 @@ from knfleet.api.conditions import is_true
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import approve
-from knfleet.hub.registration.drivers.csr_rules import Request, examine
+from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
 from knfleet.kube.auth.x509 import fingerprint
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
@@ -35,11 +35,11 @@ class NotAcceptable(Exception):
     """The cluster cannot be accepted as it is; the message says what to do."""
 
 
-class Pending(Struct, frozen=True):
+class PendingCluster(Struct, frozen=True):
     """A request that waits for a person."""
 
     manifest: Object
-    request: Request
+    request: AgentCertificateRequest
 
     @property
     def name(self) -> str:
@@ -58,15 +58,15 @@ class Pending(Struct, frozen=True):
         return f"CSR {self.name} of agent {self.request.agent}, key {self.fingerprint}"
 
 
-class Accepted(Struct, frozen=True):
+class AcceptedCluster(Struct, frozen=True):
     """What accepting a cluster changed."""
 
-    requests: tuple[Pending, ...]
+    requests: tuple[PendingCluster, ...]
     """What was approved."""
     is_new: bool
 
 
-class Wish(Struct, frozen=True):
+class AcceptOptions(Struct, frozen=True):
     """How clusters are to be accepted."""
 
     requesters: tuple[str, ...] = ()
@@ -88,7 +88,9 @@ def is_bootstrap(user: str, requesters: Sequence[str]) -> bool:
     return known or user in requesters
 
 
-def choose(pending: Sequence[Pending], cluster: str, wish: Wish) -> list[Pending]:
+def choose(
+    pending: Sequence[PendingCluster], cluster: str, wish: AcceptOptions
+) -> list[PendingCluster]:
     """The requests to approve, all of one key; raises `NotAcceptable` when a person must choose."""
     known = [each for each in pending if is_bootstrap(each.request.user, wish.requesters)]
     fitting = [
@@ -107,21 +109,21 @@ def choose(pending: Sequence[Pending], cluster: str, wish: Wish) -> list[Pending
     return fitting
 
 
-def listed(pending: Sequence[Pending]) -> str:
+def listed(pending: Sequence[PendingCluster]) -> str:
     """Requests as lines behind a message; not more than a few."""
     lines = [f"\n  {each.line}" for each in pending[:LISTED]]
     more = len(pending) - LISTED
     return "".join(lines) + (f"\n  and {more} more" if more > 0 else "")
 
 
-async def pending_requests(hub: Client, cluster: str) -> list[Pending]:
+async def pending_requests(hub: Client, cluster: str) -> list[PendingCluster]:
     """The well-formed requests of a cluster that nobody answered."""
     found = await hub.list(CSRS, labels=f"{CLUSTER_NAME_LABEL}={cluster}")
-    pending: list[Pending] = []
+    pending: list[PendingCluster] = []
     for each in found.items:
         request = examine(each)
-        if is_open(each) and isinstance(request, Request):
-            pending.append(Pending(each, request))
+        if is_open(each) and isinstance(request, AgentCertificateRequest):
+            pending.append(PendingCluster(each, request))
     return [each for each in pending if each.request.cluster == cluster]
 
 
@@ -136,7 +138,11 @@ def is_open(request: Object) -> bool:
     return not items(request, "status", "conditions")
 
 
-async def accept(hub: Client, cluster: str, wish: Wish = Wish()) -> Accepted:  # noqa: B008
+async def accept(
+    hub: Client,
+    cluster: str,
+    wish: AcceptOptions = AcceptOptions(),  # noqa: B008 - a frozen value
+) -> AcceptedCluster:
     """Approve what a cluster asks for, and take it in; one that is about to ask is waited for.
 
     With a dry run nothing is done but what would be done is said.
@@ -153,7 +159,7 @@ async def accept(hub: Client, cluster: str, wish: Wish = Wish()) -> Accepted:  #
     return await accept_known(hub, before, wish)
 
 
-async def accept_again(hub: Client, before: Object, wish: Wish) -> Accepted:
+async def accept_again(hub: Client, before: Object, wish: AcceptOptions) -> AcceptedCluster:
     """Accept a cluster whose place a new agent may take; if that fails, it may not any longer."""
     await permit_again(hub, before, "true")
     try:
@@ -170,7 +176,7 @@ async def permit_again(hub: Client, cluster: Object, value: str | None) -> None:
     await hub.patch(CLUSTERS, Key.of(cluster), marked)
 
 
-async def accept_known(hub: Client, before: Object, wish: Wish) -> Accepted:
+async def accept_known(hub: Client, before: Object, wish: AcceptOptions) -> AcceptedCluster:
     """Approve what a cluster that is there asks for, and take it in."""
     key = Key.of(before)
     cluster = key.name
@@ -178,7 +184,7 @@ async def accept_known(hub: Client, before: Object, wish: Wish) -> Accepted:
         await asked(hub, cluster, seconds=wish.patience)
     pending = await pending_requests(hub, cluster)
     chosen = choose(pending, cluster, wish)
-    accepted = Accepted(tuple(chosen), not part(before, "spec").get("hubAcceptsClient"))
+    accepted = AcceptedCluster(tuple(chosen), not part(before, "spec").get("hubAcceptsClient"))
     if wish.dry_run:
         return accepted
     for each in chosen:

@@ -21,22 +21,27 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.schema import decode
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.rbac import OLD_SHARED_ROLES
 from knfleet.hub.rights import SIGNER, TOKENS_ROLE
-from knfleet.install.agent_manifests import EXTERNAL_SECRET, JoinPlan, home_objects, managed_objects
+from knfleet.install.agent_manifests import (
+    EXTERNAL_SECRET,
+    AgentInstall,
+    home_objects,
+    managed_objects,
+)
 from knfleet.kube.auth.kubeconfig import connect, parse
-from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.workflows.hub_discovery import BRIEF
 from knfleet.workflows.join_token import TOKEN_SECRET
-from knfleet.workflows.object_lists import NotInTime, called, gone, remove_all
+from knfleet.workflows.object_lists import WaitTimeout, called, gone, remove_all
 
 
-class Attached(Exception):
+class StillAttached(Exception):
     """Something must be detached or removed first; the message says what and how."""
 
 
@@ -55,13 +60,13 @@ def names_of(manifests: Sequence[Object]) -> str:
     return ", ".join(names[:5]) + more
 
 
-def plan_for(klusterlet: Klusterlet) -> JoinPlan:
+def plan_for(klusterlet: Klusterlet) -> AgentInstall:
     """What was once applied for a Klusterlet, as far as it matters for removing it."""
     mode = klusterlet.spec.deploy_option.mode
     name = klusterlet.metadata.name
     hosted = mode in ("Hosted", "SingletonHosted")
     default = klusterlet.spec.namespace or AGENT_NAMESPACE
-    return JoinPlan(
+    return AgentInstall(
         cluster=klusterlet.spec.cluster_name,
         bootstrap=b"",
         image="",
@@ -71,7 +76,7 @@ def plan_for(klusterlet: Klusterlet) -> JoinPlan:
     )
 
 
-class Leave(Struct, frozen=True):
+class DetachOptions(Struct, frozen=True):
     """How something is to be taken off a cluster."""
 
     purge: bool = True
@@ -83,7 +88,7 @@ class Leave(Struct, frozen=True):
     seconds: float = 300.0
 
 
-async def unjoin(client: Client, cluster: str, leave: Leave) -> list[str]:
+async def unjoin(client: Client, cluster: str, leave: DetachOptions) -> list[str]:
     """Take the agent off a cluster, with all that came with it; what was removed.
 
     A cluster that is managed from here is cleaned as well.
@@ -92,7 +97,9 @@ async def unjoin(client: Client, cluster: str, leave: Leave) -> list[str]:
     mine = [each for each in found if each.spec.cluster_name == cluster]
     if not mine:
         names = ", ".join(sorted(each.spec.cluster_name for each in found)) or "none"
-        raise Attached(f"{client.cluster} is not joined as {cluster}; what is joined here: {names}")
+        raise StillAttached(
+            f"{client.cluster} is not joined as {cluster}; what is joined here: {names}"
+        )
     removed: list[str] = []
     for plan in map(plan_for, mine):
         if plan.mode != "Hosted":
@@ -105,11 +112,13 @@ async def unjoin(client: Client, cluster: str, leave: Leave) -> list[str]:
             for each in home_objects(plan)
             if not (keep and each["kind"] == "CustomResourceDefinition")
         ]
-        removed += await taken_off(client, objects, leave)
+        removed += await remove_objects(client, objects, leave)
     return removed
 
 
-async def taken_off(client: Client, objects: Sequence[Object], leave: Leave) -> list[str]:
+async def remove_objects(
+    client: Client, objects: Sequence[Object], leave: DetachOptions
+) -> list[str]:
     """Remove objects, and return when they are gone; what was removed, or would be."""
     if leave.dry_run:
         return [called(each) for each in reversed(objects)]
@@ -119,65 +128,65 @@ async def taken_off(client: Client, objects: Sequence[Object], leave: Leave) -> 
 
 
 async def check_works(client: Client) -> None:
-    """Raise `Attached` while a hub's works are on a cluster."""
+    """Raise `StillAttached` while a hub's works are on a cluster."""
     works = await listed(client, APPLIED_WORKS)
     if works:
-        raise Attached(
+        raise StillAttached(
             f"{len(works)} ManifestWorks are still applied here ({names_of(works)}); delete them on"
             " the hub, or the ManagedCluster, and try again"
         )
 
 
-async def clear_managed(home: Client, plan: JoinPlan, leave: Leave) -> list[str]:
+async def clear_managed(home: Client, plan: AgentInstall, leave: DetachOptions) -> list[str]:
     """Clean a cluster that is managed from elsewhere; what was removed."""
     try:
         secret = await home.get(SECRETS, EXTERNAL_SECRET, plan.namespace)
         text = base64.b64decode(part(secret, "data").get("kubeconfig", ""))
-        where = Origin(f"Secret {plan.namespace}/{EXTERNAL_SECRET}")
+        where = EntryOrigin(f"Secret {plan.namespace}/{EXTERNAL_SECRET}")
         async with Client(connect(parse(text, where)), BRIEF) as managed:
             await check_works(managed)
-            return await taken_off(managed, managed_objects(plan), leave)
+            return await remove_objects(managed, managed_objects(plan), leave)
     except KubeError as error:
-        raise Attached(
+        raise StillAttached(
             f"{plan.cluster} cannot be cleaned: {error}; if it is gone for good, unjoin it with"
             " --force, which leaves it as it is"
         ) from error
 
 
 async def all_gone(client: Client, objects: Sequence[Object], *, seconds: float) -> None:
-    """Return when namespaces and CRDs are gone; raises `NotInTime`."""
+    """Return when namespaces and CRDs are gone; raises `WaitTimeout`."""
     left = await gone(client, objects, seconds=seconds)
     if left:
-        raise NotInTime(
+        raise WaitTimeout(
             f"still there after {seconds:.0f} s: {', '.join(left)}; see what blocks their deletion"
             " by `kubectl get … -o yaml`, and run the command again"
         )
 
 
-async def clean(client: Client, objects: Sequence[Object], leave: Leave) -> list[str]:
+async def clean(client: Client, objects: Sequence[Object], leave: DetachOptions) -> list[str]:
     """Take a hub off its cluster; what was removed."""
     clusters = await listed(client, CLUSTERS)
     attached = [each for each in clusters if is_available(each)]
     if attached:
-        raise Attached(
+        raise StillAttached(
             f"clusters are attached: {names_of(attached)}; run `knfleet unjoin` on each and"
             " `kubectl delete managedcluster` here, then clean again"
         )
     knative = [*await listed(client, SERVINGS), *await listed(client, EVENTINGS)]
     if knative:
-        raise Attached(
+        raise StillAttached(
             f"Knative is installed by this hub: {names_of(knative)}; delete those first, for with"
             " the hub gone nobody removes what they installed"
         )
     if leave.dry_run:
         lost = [f"{CLUSTERS.kind} {Key.of(each)}" for each in clusters]
-        return [*lost, *await taken_off(client, objects, leave)]
+        return [*lost, *await remove_objects(client, objects, leave)]
     for each in clusters:
-        await let_go(client, each["metadata"]["name"])
+        await remove_finalizers(client, each["metadata"]["name"])
     if clusters:
         await follow(client, Collection(CLUSTERS), lambda found: not found, seconds=leave.seconds)
         if left := await listed(client, CLUSTERS):
-            raise NotInTime(
+            raise WaitTimeout(
                 f"still there after {leave.seconds:.0f} s: ManagedClusters {names_of(left)}; it is"
                 f" the hub that lets them go: see that its pod in {OPERATOR_NAMESPACE} runs, and"
                 " clean again"
@@ -214,7 +223,7 @@ def is_available(manifest: Object) -> bool:
     return is_true(decode(manifest, ManagedCluster).status.conditions, AVAILABLE)
 
 
-async def let_go(client: Client, cluster: str, *, force: bool = True) -> None:
+async def remove_finalizers(client: Client, cluster: str, *, force: bool = True) -> None:
     """Delete a cluster; by force also what it can no longer clean up."""
     key = Key("", cluster)
     try:
@@ -225,7 +234,7 @@ async def let_go(client: Client, cluster: str, *, force: bool = True) -> None:
     except NotFound:
         return
     except KubeError as error:
-        raise Attached(f"{cluster} cannot be deleted: {error}") from error
+        raise StillAttached(f"{cluster} cannot be deleted: {error}") from error
 
 
 async def detach(client: Client, cluster: str, *, force: bool, seconds: float) -> None:
@@ -236,25 +245,25 @@ async def detach(client: Client, cluster: str, *, force: bool, seconds: float) -
     try:
         found = await client.get(CLUSTERS, cluster)
     except NotFound as error:
-        raise Attached(f"{cluster}: there is no ManagedCluster of that name") from error
+        raise StillAttached(f"{cluster}: there is no ManagedCluster of that name") from error
     if force and is_available(found):
-        raise Attached(
+        raise StillAttached(
             f"{cluster} is available, so that it can clean up itself; detach it without --force"
         )
     knative = [*await listed(client, SERVINGS), *await listed(client, EVENTINGS)]
     on_it = [each for each in knative if targets(each) == cluster]
     if on_it and not force:
-        raise Attached(
+        raise StillAttached(
             f"{cluster} has Knative by {names_of(on_it)}; delete those first, for without the"
             " cluster's profile nobody removes what they installed"
         )
-    await let_go(client, cluster, force=force)
+    await remove_finalizers(client, cluster, force=force)
     key, fields = Key("", cluster), f"metadata.name={cluster}"
     left = await follow(
         client, Collection(CLUSTERS, fields=fields), lambda there: not there, seconds=seconds
     )
     if key in left:
-        raise NotInTime(f"{cluster} is still there after {seconds:.0f} s: {excuse(left[key])}")
+        raise WaitTimeout(f"{cluster} is still there after {seconds:.0f} s: {excuse(left[key])}")
 
 
 def targets(manifest: Object) -> str:

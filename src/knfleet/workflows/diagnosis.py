@@ -23,7 +23,7 @@ from knfleet.api.operator import HUB_CONNECTION_DEGRADED, Klusterlet
 Grade = Literal["ok", "bad", "unknown"]
 
 
-class Seen(Struct, frozen=True):
+class DiagnosisInput(Struct, frozen=True):
     """What was seen on the hub, and on the spoke if that could be looked at."""
 
     name: str
@@ -46,7 +46,7 @@ class Seen(Struct, frozen=True):
     certificate_ends: datetime | None = None
 
 
-class Finding(Struct, frozen=True):
+class DiagnosisFinding(Struct, frozen=True):
     """One thing that was looked at."""
 
     what: str
@@ -61,11 +61,11 @@ class Finding(Struct, frozen=True):
         return f"{mark} {self.what}: {self.seen}{remedy}"
 
 
-def diagnose(seen: Seen, now: datetime) -> list[Finding]:
+def diagnose(seen: DiagnosisInput, now: datetime) -> list[DiagnosisFinding]:
     """Everything that there is to say about a cluster, in the order of its life."""
     if seen.cluster is None:
         return [
-            Finding(
+            DiagnosisFinding(
                 "ManagedCluster",
                 "bad",
                 f"there is none called {seen.name}",
@@ -85,114 +85,126 @@ def diagnose(seen: Seen, now: datetime) -> list[Finding]:
     ]
 
 
-def accepted(seen: Seen, cluster: ManagedCluster) -> Finding:
+def accepted(seen: DiagnosisInput, cluster: ManagedCluster) -> DiagnosisFinding:
     """Whether the hub took the cluster in."""
     said = find(cluster.status.conditions, ACCEPTED)
     if said is not None and said.status == "True":
-        return Finding("accepted", "ok", "the hub has taken the cluster in")
+        return DiagnosisFinding("accepted", "ok", "the hub has taken the cluster in")
     if not cluster.spec.hub_accepts_client:
         waiting = f"{seen.pending} certificate requests wait" if seen.pending else "not accepted"
-        return Finding("accepted", "bad", waiting, f"knfleet accept --clusters {seen.name}")
+        return DiagnosisFinding(
+            "accepted", "bad", waiting, f"knfleet accept --clusters {seen.name}"
+        )
     why = said.message if said else "the hub's controllers have not looked at it"
     remedy = "see the pods of namespace open-cluster-management on the hub"
-    return Finding("accepted", "bad", why, remedy)
+    return DiagnosisFinding("accepted", "bad", why, remedy)
 
 
-def joined(cluster: ManagedCluster) -> Finding:
+def joined(cluster: ManagedCluster) -> DiagnosisFinding:
     """Whether the agent got in."""
     said = find(cluster.status.conditions, JOINED)
     if said is not None and said.status == "True":
-        return Finding("joined", "ok", f"since {said.last_transition_time}")
+        return DiagnosisFinding("joined", "ok", f"since {said.last_transition_time}")
     remedy = "see below what the agent says, or run doctor with --spoke-context"
-    return Finding("joined", "bad", "the agent never logged in with a certificate", remedy)
+    return DiagnosisFinding("joined", "bad", "the agent never logged in with a certificate", remedy)
 
 
-def lease(seen: Seen, cluster: ManagedCluster, now: datetime) -> Finding:
+def lease(seen: DiagnosisInput, cluster: ManagedCluster, now: datetime) -> DiagnosisFinding:
     """Whether the agent is heard of."""
     if seen.renewed is None:
-        return Finding("heartbeat", "bad", "there is no Lease", "the hub makes it on acceptance")
+        return DiagnosisFinding(
+            "heartbeat", "bad", "there is no Lease", "the hub makes it on acceptance"
+        )
     age = (now - seen.renewed).total_seconds()
     text = f"the Lease was renewed {age:.0f} s ago, every {cluster.lease_seconds} s is due"
     if age > cluster.grace_seconds:
         remedy = "the agent is stopped, or does not reach the hub: look at its pod and its log"
-        return Finding("heartbeat", "bad", text, remedy)
-    return Finding("heartbeat", "ok", text)
+        return DiagnosisFinding("heartbeat", "bad", text, remedy)
+    return DiagnosisFinding("heartbeat", "ok", text)
 
 
-def clock(cluster: ManagedCluster) -> Finding:
+def clock(cluster: ManagedCluster) -> DiagnosisFinding:
     """Whether the hub trusts the cluster's clock."""
     said = find(cluster.status.conditions, CLOCK_SYNCED)
     if said is not None and said.status == "False":
         remedy = "synchronise both clocks, for instance by NTP; nothing is reported meanwhile"
-        return Finding("clock", "bad", said.message, remedy)
-    return Finding("clock", "ok", "in step with the hub's")
+        return DiagnosisFinding("clock", "bad", said.message, remedy)
+    return DiagnosisFinding("clock", "ok", "in step with the hub's")
 
 
-def available(cluster: ManagedCluster) -> Finding:
+def available(cluster: ManagedCluster) -> DiagnosisFinding:
     """Whether the cluster says that it is well."""
     said = find(cluster.status.conditions, AVAILABLE)
     return graded("available", said, "look at the cluster's API server, then at the agent")
 
 
-def certificate(cluster: ManagedCluster) -> Finding:
+def certificate(cluster: ManagedCluster) -> DiagnosisFinding:
     """Whether the agent's certificate is renewed."""
     said = find(cluster.status.conditions, CERTIFICATE_ROTATED)
     return graded("certificate", said, "delete old certificate requests of the cluster on the hub")
 
 
-def graded(what: str, said: StandardCondition | None, remedy: str) -> Finding:
+def graded(what: str, said: StandardCondition | None, remedy: str) -> DiagnosisFinding:
     """A condition as a finding."""
     if said is None:
-        return Finding(what, "unknown", "nothing is said about it")
+        return DiagnosisFinding(what, "unknown", "nothing is said about it")
     if said.status == "True":
-        return Finding(what, "ok", said.message)
-    return Finding(what, "bad", f"{said.reason}: {said.message}", remedy)
+        return DiagnosisFinding(what, "ok", said.message)
+    return DiagnosisFinding(what, "bad", f"{said.reason}: {said.message}", remedy)
 
 
-def access(seen: Seen) -> Finding:
+def access(seen: DiagnosisInput) -> DiagnosisFinding:
     """Whether the hub holds a token for the cluster."""
     if seen.unreached:
         remedy = "is it an address that the hub can reach? join with --external-server-url"
-        return Finding("access", "bad", f"not reached from here: {seen.unreached}", remedy)
+        return DiagnosisFinding("access", "bad", f"not reached from here: {seen.unreached}", remedy)
     if seen.hands_over:
-        return Finding("access", "ok", "the cluster answers to the token that the hub holds")
+        return DiagnosisFinding(
+            "access", "ok", "the cluster answers to the token that the hub holds"
+        )
     remedy = "only `knfleet agent` hands one over; for others put one into the profile's Secret"
-    return Finding("access", "unknown", "the hub holds no token for the cluster", remedy)
+    return DiagnosisFinding("access", "unknown", "the hub holds no token for the cluster", remedy)
 
 
-def spoke_findings(seen: Seen, now: datetime) -> list[Finding]:
+def spoke_findings(seen: DiagnosisInput, now: datetime) -> list[DiagnosisFinding]:
     """What the spoke itself shows."""
     if not seen.spoke:
         remedy = "name it: --spoke-context CONTEXT, or --spoke-kubeconfig FILE"
-        return [Finding("spoke", "unknown", "it was not looked at", remedy)]
+        return [DiagnosisFinding("spoke", "unknown", "it was not looked at", remedy)]
     findings = [klusterlet(seen), pods(seen)]
     if seen.certificate_ends is not None:
         over = seen.certificate_ends <= now
         text = f"it ends {seen.certificate_ends:%Y-%m-%d %H:%M:%S} UTC"
         remedy = "join again with a new token" if over else ""
-        findings.append(Finding("agent's certificate", "bad" if over else "ok", text, remedy))
+        findings.append(
+            DiagnosisFinding("agent's certificate", "bad" if over else "ok", text, remedy)
+        )
     if seen.log:
-        findings.append(Finding("agent's log", "unknown", seen.log))
+        findings.append(DiagnosisFinding("agent's log", "unknown", seen.log))
     return findings
 
 
-def klusterlet(seen: Seen) -> Finding:
+def klusterlet(seen: DiagnosisInput) -> DiagnosisFinding:
     """What the agent says about its way to the hub."""
     if seen.klusterlet is None:
-        return Finding("Klusterlet", "bad", "there is none", "run `knfleet join` on the cluster")
+        return DiagnosisFinding(
+            "Klusterlet", "bad", "there is none", "run `knfleet join` on the cluster"
+        )
     said = find(seen.klusterlet.status.conditions, HUB_CONNECTION_DEGRADED)
     if said is None:
-        return Finding("Klusterlet", "unknown", "the agent has not said anything yet")
+        return DiagnosisFinding("Klusterlet", "unknown", "the agent has not said anything yet")
     is_ok = said.status == "False"
-    return Finding("Klusterlet", "ok" if is_ok else "bad", f"{said.reason}: {said.message}")
+    return DiagnosisFinding(
+        "Klusterlet", "ok" if is_ok else "bad", f"{said.reason}: {said.message}"
+    )
 
 
-def pods(seen: Seen) -> Finding:
+def pods(seen: DiagnosisInput) -> DiagnosisFinding:
     """How the agent's pods are."""
     if not seen.pods:
         remedy = "is the image pulled, is there room? kubectl -n … describe deployment"
-        return Finding("agent", "bad", "it has no pods", remedy)
+        return DiagnosisFinding("agent", "bad", "it has no pods", remedy)
     text = ", ".join(f"{name} {state}" for name, state in sorted(seen.pods.items()))
     is_ok = all(state == "Running" for state in seen.pods.values())
     remedy = "" if is_ok else "kubectl describe the pod, and see its log"
-    return Finding("agent", "ok" if is_ok else "bad", text, remedy)
+    return DiagnosisFinding("agent", "ok" if is_ok else "bad", text, remedy)

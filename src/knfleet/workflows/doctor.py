@@ -13,30 +13,30 @@ from knfleet.api.core import LEASES, NAMESPACES, PODS, SECRETS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.api.operator import HUB_SECRET, KLUSTERLETS, Klusterlet
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.workflows.accept_clusters import pending_requests
 from knfleet.workflows.detach import listed, plan_for
-from knfleet.workflows.diagnosis import Seen
+from knfleet.workflows.diagnosis import DiagnosisInput
 from knfleet.workflows.hub_discovery import BRIEF
 
 LOG_LINES = 200
 SPOKE = ClusterName("spoke")
 
 
-async def look_at_hub(hub: Client, name: str) -> Seen:
+async def observe_hub(hub: Client, name: str) -> DiagnosisInput:
     """What the hub shows of a cluster."""
     try:
         cluster = decode(await hub.get(CLUSTERS, name), ManagedCluster)
     except NotFound:
-        return Seen(name)
+        return DiagnosisInput(name)
     leases = await hub.list(LEASES, name, fields=f"metadata.name={LEASE_NAME}")
     times = [part(each, "spec").get("renewTime") for each in leases.items]
     access = await hub.list(SECRETS, name, fields=f"metadata.name={ACCESS_SECRET}")
-    return Seen(
+    return DiagnosisInput(
         name,
         cluster,
         pending=len(await pending_requests(hub, name)),
@@ -63,7 +63,7 @@ async def unreached(data: Mapping[str, str]) -> str:
     return ""
 
 
-async def look_at_spoke(spoke: Client, seen: Seen) -> Seen:
+async def observe_spoke(spoke: Client, seen: DiagnosisInput) -> DiagnosisInput:
     """What the spoke shows beside."""
     found = [decode(each, Klusterlet) for each in await listed(spoke, KLUSTERLETS)]
     mine = [each for each in found if each.spec.cluster_name == seen.name]

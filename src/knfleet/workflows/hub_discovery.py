@@ -13,27 +13,27 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.auth.credentials import Credential, StaticCredential, is_token
 from knfleet.kube.auth.kubeconfig import parse
-from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.auth.x509 import authorities
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ApiError, ConfigError, KubeError, TlsFailed, Unauthorized
 from knfleet.kube.yaml import dump_all
 from knfleet.workflows.join_token import INFO, PUBLIC, pinned
 
 HUB = ClusterName("hub")
-BRIEF = Options(attempts=2, deadline_seconds=15, connect_seconds=8)
+BRIEF = ClientOptions(attempts=2, deadline_seconds=15, connect_seconds=8)
 CA_REMEDY = "get the hub's CA from its administrator and give it with --ca-file"
 
 
-class NotReached(Exception):
+class HubUnusable(Exception):
     """The hub cannot be used as it was named; the message says what to do."""
 
 
-class Wanted(Struct, frozen=True):
+class HubReference(Struct, frozen=True):
     """What a person said about a hub."""
 
     server: str
@@ -46,28 +46,28 @@ class Wanted(Struct, frozen=True):
     """Take the address that the hub itself publishes."""
 
     def __repr__(self) -> str:
-        return f"Wanted({self.server!r})"
+        return f"HubReference({self.server!r})"
 
 
-async def find(wanted: Wanted) -> Connection:
+async def find(wanted: HubReference) -> Connection:
     """The way to a hub, verified, and with a token that may ask to join."""
     if not wanted.server.startswith("https://"):
-        raise NotReached(f"--hub-apiserver {wanted.server}: it is not an https:// URL")
+        raise HubUnusable(f"--hub-apiserver {wanted.server}: it is not an https:// URL")
     if not is_token(wanted.token):
-        raise NotReached("--hub-token: it is empty, or holds characters that no token has")
+        raise HubUnusable("--hub-token: it is empty, or holds characters that no token has")
     try:
         endpoint = await located(wanted)
         connection = Connection(HUB, endpoint, StaticCredential(Credential(token=wanted.token)))
         await check_token(connection)
     except TlsFailed as error:
-        raise NotReached(f"{error}; the CA is not the hub's: {CA_REMEDY}") from error
+        raise HubUnusable(f"{error}; the CA is not the hub's: {CA_REMEDY}") from error
     except KubeError as error:
         remedy = "is it the address as seen from here, and does a firewall or proxy stand between?"
-        raise NotReached(f"the hub cannot be reached: {error}; {remedy}") from error
+        raise HubUnusable(f"the hub cannot be reached: {error}; {remedy}") from error
     return connection
 
 
-async def located(wanted: Wanted) -> Endpoint:
+async def located(wanted: HubReference) -> Endpoint:
     """The address of the hub, and what to trust there: of a pinned hub what is pinned, no more."""
     endpoint = Endpoint(wanted.server.rstrip("/"), proxy_url=wanted.proxy_url or None)
     ca = wanted.ca
@@ -81,16 +81,16 @@ async def located(wanted: Wanted) -> Endpoint:
     if wanted.internal:
         endpoint = replace(endpoint, server=published.server)
     if ca is None and published.ca is None:
-        raise NotReached(f"the hub publishes no CA; {CA_REMEDY}")
+        raise HubUnusable(f"the hub publishes no CA; {CA_REMEDY}")
     if ca is None and wanted.ca_hash:
         ca = checked(published.ca or b"", wanted.ca_hash, endpoint.server)
     return replace(endpoint, ca=(ca or published.ca or b"") + wanted.proxy_ca)
 
 
 def checked(ca: bytes, pins: str, whose: str) -> bytes:
-    """The pinned authorities of a bundle; raises `NotReached` when there are none."""
+    """The pinned authorities of a bundle; raises `HubUnusable` when there are none."""
     if not (found := pinned(ca, pins)):
-        raise NotReached(
+        raise HubUnusable(
             f"the CA of {whose} is not that of --hub-ca-hash: either the command is of another hub,"
             f" or somebody stands between; {CA_REMEDY}"
         )
@@ -116,17 +116,17 @@ async def read_info(endpoint: Endpoint, ca: bytes | None) -> Endpoint:
         async with Client(Connection(HUB, there, StaticCredential()), BRIEF) as client:
             found = await client.get(CONFIG_MAPS, INFO, PUBLIC)
         text: str = part(found, "data").get("kubeconfig", "")
-        clusters = parse(text, Origin(f"ConfigMap {PUBLIC}/{INFO} of the hub")).clusters
+        clusters = parse(text, EntryOrigin(f"ConfigMap {PUBLIC}/{INFO} of the hub")).clusters
         published = next(iter(clusters.values())).endpoint()
     except (ApiError, ConfigError, StopIteration) as error:
-        raise NotReached(f"the hub does not publish its CA: {error}; {CA_REMEDY}") from error
+        raise HubUnusable(f"the hub does not publish its CA: {error}; {CA_REMEDY}") from error
     if not published.server.startswith("https://"):
-        raise NotReached(f"the hub publishes {published.server}, which is not an https:// URL")
+        raise HubUnusable(f"the hub publishes {published.server}, which is not an https:// URL")
     return published
 
 
 async def check_token(connection: Connection) -> None:
-    """Raise `NotReached` when a token does not let its holder ask to join."""
+    """Raise `HubUnusable` when a token does not let its holder ask to join."""
     review: Object = {
         "apiVersion": ACCESS_REVIEWS.api_version,
         "kind": ACCESS_REVIEWS.kind,
@@ -142,20 +142,20 @@ async def check_token(connection: Connection) -> None:
         try:
             answer = await client.create(ACCESS_REVIEWS, review)
         except Unauthorized as error:
-            raise NotReached(
+            raise HubUnusable(
                 "the hub does not accept the token: it is wrong or has expired; get a new one by"
                 " `knfleet get token` on the hub"
             ) from error
     if part(answer, "status").get("allowed") is False:
-        raise NotReached(
+        raise HubUnusable(
             "the token does not allow to join clusters; get one by `knfleet get token` on the hub"
         )
 
 
 def read_ca(content: bytes, name: str) -> bytes:
-    """The certificates of a file; raises `NotReached`."""
+    """The certificates of a file; raises `HubUnusable`."""
     if not (found := authorities(content)):
-        raise NotReached(f"{name}: there is no PEM certificate in it that can be read")
+        raise HubUnusable(f"{name}: there is no PEM certificate in it that can be read")
     return found
 
 

@@ -15,7 +15,7 @@ from knfleet.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, BOOTSTRAPPERS, OPERATOR_NAMESPACE
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.hub.rights import RBAC_GROUP
 from knfleet.install.hub_manifests import named
 from knfleet.kube.auth.credentials import Credential, StaticCredential
@@ -34,11 +34,11 @@ PLACEHOLDER = "<cluster_name>"
 ROOT_CA = "kube-root-ca.crt"
 
 
-class NotInstalled(Exception):
+class HubNotInstalled(Exception):
     """The cluster is not a hub."""
 
 
-class Invitation(Struct, frozen=True):
+class JoinToken(Struct, frozen=True):
     """What a cluster needs in order to ask to join; never printed by accident."""
 
     server: str
@@ -67,20 +67,18 @@ class Invitation(Struct, frozen=True):
         }
 
     def __repr__(self) -> str:
-        return f"Invitation({self.server!r})"
+        return f"JoinToken({self.server!r})"
 
 
-async def invite(
-    hub: Client, endpoint: Endpoint, *, by_bootstrap_token: bool = False
-) -> Invitation:
-    """A new invitation; raises `NotInstalled` where there is no hub.
+async def invite(hub: Client, endpoint: Endpoint, *, by_bootstrap_token: bool = False) -> JoinToken:
+    """A new invitation; raises `HubNotInstalled` where there is no hub.
 
     A hub that we reach by what this machine trusts has no pin: its cluster's CA is not the one
     that its address shows.
     """
     ca = await public_ca(hub) if endpoint.insecure else endpoint.ca
     token = await (bootstrap_token(hub) if by_bootstrap_token else account_token(hub))
-    return Invitation(endpoint.server, token, ca_hash(ca) if ca else "")
+    return JoinToken(endpoint.server, token, ca_hash(ca) if ca else "")
 
 
 async def account_token(hub: Client) -> str:
@@ -95,7 +93,9 @@ async def account_token(hub: Client) -> str:
             SERVICE_ACCOUNTS, body, OPERATOR_NAMESPACE, name=BOOTSTRAP_ACCOUNT, subresource="token"
         )
     except NotFound as error:
-        raise NotInstalled(f"{hub.cluster} is not a hub; run `knfleet init` there first") from error
+        raise HubNotInstalled(
+            f"{hub.cluster} is not a hub; run `knfleet init` there first"
+        ) from error
     return answer["status"]["token"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from knfleet.api.core import CRDS, DEPLOYMENTS, NAMESPACES, PODS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
@@ -16,7 +16,7 @@ ESTABLISHED_SECONDS = 30.0
 Tell = Callable[[str], None]
 
 
-class NotInTime(Exception):
+class WaitTimeout(Exception):
     """Something did not become as it should before the time was up."""
 
 
@@ -50,7 +50,7 @@ async def established(client: Client, names: Sequence[str]) -> None:
     found = await follow(client, Collection(CRDS), are_served, seconds=ESTABLISHED_SECONDS)
     missing = [key.name for key in wanted if key not in found]
     if missing:
-        raise NotInTime(f"{client.cluster}: not served: {', '.join(missing)}")
+        raise WaitTimeout(f"{client.cluster}: not served: {', '.join(missing)}")
 
 
 def is_true(manifest: Object, type_: str) -> bool:
@@ -101,7 +101,7 @@ async def gone(client: Client, objects: Sequence[Object], *, seconds: float) -> 
 
 
 async def available(client: Client, key: Key, *, seconds: float) -> None:
-    """Return when a Deployment is available; raises `NotInTime` with what its pods say."""
+    """Return when a Deployment is available; raises `WaitTimeout` with what its pods say."""
 
     def is_up(found: Mapping[Key, Object]) -> bool:
         deployment = found.get(key)
@@ -115,11 +115,11 @@ async def available(client: Client, key: Key, *, seconds: float) -> None:
     collection = Collection(DEPLOYMENTS, key.namespace, fields=fields)
     found = await follow(client, collection, is_up, seconds=seconds)
     if not is_up(found):
-        why = await pod_troubles(client, key)
-        raise NotInTime(f"Deployment {key} is not available after {seconds:.0f} s: {why}")
+        why = await pod_problems(client, key)
+        raise WaitTimeout(f"Deployment {key} is not available after {seconds:.0f} s: {why}")
 
 
-async def pod_troubles(client: Client, deployment: Key) -> str:
+async def pod_problems(client: Client, deployment: Key) -> str:
     """Why the pods of a Deployment are not ready."""
     found = await client.list(PODS, deployment.namespace, labels=f"app={deployment.name}")
     said: list[str] = []
@@ -142,7 +142,7 @@ async def pod_troubles(client: Client, deployment: Key) -> str:
     return "; ".join(dict.fromkeys(said)) or "it has no pods"
 
 
-async def condition_says(
+async def wait_for_condition(
     client: Client,
     resource: Resource,
     name: str,
@@ -161,9 +161,9 @@ async def condition_says(
     collection = Collection(resource, fields=f"metadata.name={name}")
     found = await follow(client, collection, holds, seconds=seconds)
     if key not in found:
-        raise NotInTime(f"{resource.kind} {name} is not there after {seconds:.0f} s")
+        raise WaitTimeout(f"{resource.kind} {name} is not there after {seconds:.0f} s")
     if problems := differing(found[key], wanted):
-        raise NotInTime(f"{resource.kind} {name} after {seconds:.0f} s: {'; '.join(problems)}")
+        raise WaitTimeout(f"{resource.kind} {name} after {seconds:.0f} s: {'; '.join(problems)}")
 
 
 def differing(manifest: Object, wanted: Mapping[str, str]) -> list[str]:

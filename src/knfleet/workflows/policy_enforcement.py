@@ -11,7 +11,7 @@ from knfleet.api.meta import Object
 from knfleet.hub.admission.policies import ACCEPTANCE
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError
-from knfleet.workflows.object_lists import NotInTime
+from knfleet.workflows.object_lists import WaitTimeout
 
 POLL_SECONDS = 0.2
 ENFORCED_SECONDS = 30.0
@@ -29,7 +29,7 @@ async def enforced(asking: Client, *, seconds: float = ENFORCED_SECONDS) -> None
     ends = time.monotonic() + seconds
     while answer := await unlike_a_refusal(asking):
         if time.monotonic() > ends:
-            raise NotInTime(f"{asking.cluster}: {problem(answer, seconds)}, then run init again")
+            raise WaitTimeout(f"{asking.cluster}: {problem(answer, seconds)}, then run init again")
         await asyncio.sleep(POLL_SECONDS)
 
 

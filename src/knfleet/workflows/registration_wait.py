@@ -17,28 +17,30 @@ from knfleet.api.operator import HUB_CONNECTION_DEGRADED, KLUSTERLETS, Klusterle
 from knfleet.api.schema import decode
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.informers import CSRS
-from knfleet.install.agent_manifests import JoinPlan
+from knfleet.install.agent_manifests import AgentInstall
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.workflows.object_lists import NotInTime, available
+from knfleet.workflows.object_lists import WaitTimeout, available
 
 LOOK_SECONDS = 0.5
 
 
-async def heard_of(home: Client, hub: Client, plan: JoinPlan, *, seconds: float) -> None:
+async def wait_for_registration(
+    home: Client, hub: Client, plan: AgentInstall, *, seconds: float
+) -> None:
     """Return when the agent runs and the hub has heard of its cluster."""
     ends = time.monotonic() + seconds
     await available(home, Key(plan.namespace, plan.workload), seconds=seconds)
     while True:
-        if await has_asked(hub, plan.cluster):
+        if await has_requested(hub, plan.cluster):
             return
         if time.monotonic() > ends:
             why = await excuse(home, plan.klusterlet)
-            raise NotInTime(f"{plan.cluster} has not asked the hub in {seconds:.0f} s: {why}")
+            raise WaitTimeout(f"{plan.cluster} has not asked the hub in {seconds:.0f} s: {why}")
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def has_asked(hub: Client, cluster: str) -> bool:
+async def has_requested(hub: Client, cluster: str) -> bool:
     """Whether a cluster has asked for all that it needs, or has it already."""
     try:
         found = decode(await hub.get(CLUSTERS, cluster), ManagedCluster)
@@ -61,7 +63,7 @@ async def excuse(home: Client, klusterlet: str) -> str:
 
 
 async def joined(hub: Client, cluster: str, *, seconds: float) -> None:
-    """Return when a cluster is available; raises `NotInTime` with what it says instead."""
+    """Return when a cluster is available; raises `WaitTimeout` with what it says instead."""
     key = Key("", cluster)
 
     def is_available(found: Mapping[Key, Object]) -> bool:
@@ -73,6 +75,6 @@ async def joined(hub: Client, cluster: str, *, seconds: float) -> None:
     collection = Collection(CLUSTERS, fields=f"metadata.name={cluster}")
     found = await follow(hub, collection, is_available, seconds=seconds)
     if not is_available(found):
-        raise NotInTime(
+        raise WaitTimeout(
             f"{cluster} is not available after {seconds:.0f} s; see `knfleet doctor {cluster}`"
         )

@@ -10,7 +10,7 @@ from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.engine import Engine
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from tests.support.objects import SET, namespace
 
@@ -77,7 +77,7 @@ class Bench:
 async def bench(hub_connection: Connection) -> AsyncGenerator[Bench, None]:
     """The cluster with the namespace in which sets have their parents."""
     requests = Requests()
-    async with Client(hub_connection, Options(observe=requests)) as client:
+    async with Client(hub_connection, ClientOptions(observe=requests)) as client:
         await client.create(NAMESPACES, namespace("home"))
         yield Bench(client, hub_connection, requests)
 
@@ -85,14 +85,14 @@ async def bench(hub_connection: Connection) -> AsyncGenerator[Bench, None]:
 @pytest.fixture
 async def stranger(hub_connection: Connection) -> AsyncIterator[Client]:
     """Somebody else with all rights, whose field manager is `stranger`."""
-    async with Client(hub_connection, Options(manager="stranger")) as client:
+    async with Client(hub_connection, ClientOptions(manager="stranger")) as client:
         yield client
 
 
 @pytest.fixture
 async def go_operator(hub_connection: Connection) -> AsyncIterator[Client]:
     """A client that writes as the Go operator does."""
-    async with Client(hub_connection, Options(manager="manifestival")) as client:
+    async with Client(hub_connection, ClientOptions(manager="manifestival")) as client:
         yield client
 
 

@@ -18,16 +18,16 @@ from knfleet.api.core import (
     VALIDATING_WEBHOOKS,
 )
 from knfleet.api.meta import ClusterName, Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.gates import TOUCHED
 from knfleet.apply.applyset import Inventory, read_parent
-from knfleet.apply.change_set import Why
-from knfleet.apply.desired import Owners
+from knfleet.apply.change_set import FailureKind
+from knfleet.apply.desired import OwnerReferences
 from knfleet.apply.engine import Engine
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import Ref
 from knfleet.dev import processes
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from testbed.clusters import Lent
 from testbed.waiting import until
@@ -82,7 +82,7 @@ async def test_a_set_is_applied_in_one_go_whatever_its_order(bench: Bench) -> No
     assert changes.failures == ()
     assert len(changes.created) == len(objects)
     thing = await bench.get(THINGS, "thing")
-    assert thing["metadata"]["labels"][marks.PART_OF] == SET.id
+    assert thing["metadata"]["labels"][well_known.PART_OF] == SET.id
     assert (await inventory(bench)).covers(changes.created)
 
 
@@ -197,7 +197,7 @@ async def test_replicas_that_an_autoscaler_set_stay(bench: Bench, hub_connection
     engine = bench.engine()
     objects = [deployment("web", replicas=1)]
     await engine.apply(objects)
-    options = Options(manager="kube-controller-manager")
+    options = ClientOptions(manager="kube-controller-manager")
     async with Client(bench.connection, options) as autoscaler:
         scale = {"spec": {"replicas": 3}}
         await autoscaler.patch(DEPLOYMENTS, Key("home", "web"), scale, subresource="scale")
@@ -239,7 +239,7 @@ async def test_other_fields_that_cannot_be_changed_are_reported(bench: Bench) ->
     changes = await engine.apply([moved, fixed, config_map("fine")])
 
     reasons = {failure.ref.kind: failure for failure in changes.failures}
-    assert {failure.why for failure in changes.failures} == {Why.IMMUTABLE}
+    assert {failure.why for failure in changes.failures} == {FailureKind.IMMUTABLE}
     assert reasons["Deployment"].message.startswith("spec.selector cannot be changed")
     assert "spec.clusterIP" in reasons["Service"].message
     assert [ref.name for ref in changes.created] == ["fine"]
@@ -257,7 +257,7 @@ async def test_kinds_that_the_cluster_does_not_serve_fail_alone(bench: Bench) ->
     changes = await bench.engine().apply([gateway, config_map("fine")])
 
     (failure,) = changes.failures
-    assert failure.why == Why.UNKNOWN_KIND
+    assert failure.why == FailureKind.UNKNOWN_KIND
     assert failure.message.startswith('no matches for kind "Gateway"')
     assert [ref.name for ref in changes.created] == ["fine"]
 
@@ -290,7 +290,7 @@ async def test_a_crd_that_clashes_is_told_with_the_server_s_reason(bench: Bench)
     changes = await bench.engine().apply([clashing, gadget, config_map("fine")])
 
     (failure,) = [each for each in changes.failures if each.ref.kind.startswith("Custom")]
-    assert failure.why == Why.NOT_ESTABLISHED
+    assert failure.why == FailureKind.NOT_ESTABLISHED
     assert "Thing" in failure.message
     assert [ref.name for ref in changes.created if ref.kind == "ConfigMap"] == ["fine"]
 
@@ -312,7 +312,7 @@ async def test_a_namespace_that_goes_away_is_reported_and_recovers(
     assert [(each.ref.kind, each.message) for each in changes.pending] == [
         ("Namespace", "it is being deleted")
     ]
-    assert [each.why for each in changes.failures] == [Why.TERMINATING]
+    assert [each.why for each in changes.failures] == [FailureKind.TERMINATING]
     assert [ref.name for ref in changes.created] == ["fine"]
 
     await stranger.patch(CONFIG_MAPS, Key("away", "held"), {"metadata": {"finalizers": None}})
@@ -343,7 +343,7 @@ async def test_an_exceeded_quota_is_named(bench: Bench, stranger: Client) -> Non
     changes = await bench.engine().apply([service("web"), config_map("fine")])
 
     (failure,) = changes.failures
-    assert failure.why == Why.QUOTA
+    assert failure.why == FailureKind.QUOTA
     assert "exceeded quota: none" in failure.message
     assert changes.denials == []
     assert not await bench.exists(SERVICES, "web")
@@ -357,7 +357,7 @@ async def test_an_object_of_another_set_is_left_alone(bench: Bench) -> None:
     changes = await bench.engine().apply([config_map("c", a="ours"), config_map("fine")])
 
     (failure,) = changes.failures
-    assert failure.why == Why.OTHER_SET
+    assert failure.why == FailureKind.OTHER_SET
     assert other_set("theirs").id in failure.message
     assert (await bench.get(CONFIG_MAPS, "c"))["data"] == {"a": "theirs"}
 
@@ -369,12 +369,12 @@ async def test_an_object_of_another_set_is_left_alone(bench: Bench) -> None:
 async def test_a_parent_of_another_tool_is_left_alone(bench: Bench, stranger: Client) -> None:
     """As the convention demands."""
     parent = config_map("parent")
-    parent["metadata"]["annotations"] = {marks.TOOLING: "kubectl/v1.35.8"}
+    parent["metadata"]["annotations"] = {well_known.TOOLING: "kubectl/v1.35.8"}
     await stranger.create(CONFIG_MAPS, parent)
 
     changes = await bench.engine().apply([config_map("c")])
 
-    assert [each.why for each in changes.failures] == [Why.OTHER_SET]
+    assert [each.why for each in changes.failures] == [FailureKind.OTHER_SET]
     assert not await bench.exists(CONFIG_MAPS, "c")
 
 
@@ -397,7 +397,7 @@ async def test_an_owner_takes_its_own_namespace_along(bench: Bench, owner_namesp
     """And objects elsewhere are not given to the garbage collector."""
     await bench.client.create(NAMESPACES, namespace("away"))
     owner = await bench.client.create(CONFIG_MAPS, config_map("owner", owner_namespace))
-    engine = Engine(bench.client, SET, owners=Owners(owner))
+    engine = Engine(bench.client, SET, owners=OwnerReferences(owner))
     await engine.apply([config_map("c", "home"), config_map("c", "away")])
 
     owned = {
@@ -458,13 +458,13 @@ async def test_an_api_server_that_goes_away_is_told_and_outlived(bench: Bench, l
     freezer = Freezer(server, after=3)
     try:
         async with Client(
-            bench.connection, Options(observe=freezer, deadline_seconds=1, attempts=1)
+            bench.connection, ClientOptions(observe=freezer, deadline_seconds=1, attempts=1)
         ) as client:
             changes = await Engine(client, SET, deadlines=QUICK).apply(objects)
     finally:
         server.resume()
 
-    assert {failure.why for failure in changes.failures} == {Why.UNANSWERED}
+    assert {failure.why for failure in changes.failures} == {FailureKind.UNANSWERED}
     assert "the cluster stopped answering" in {each.message for each in changes.pending}
     assert len(changes.changes) + len(changes.failures) + len(changes.pending) == len(objects)
     assert (await bench.engine().apply(objects)).settled

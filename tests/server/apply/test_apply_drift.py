@@ -9,7 +9,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, JOBS, SERVICES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.engine import Engine
-from knfleet.apply.observe.drift import Fights, Rules
+from knfleet.apply.observe.drift import ConflictRules, DriftConflicts
 from knfleet.apply.observe.repair import Repair, Repairer
 from knfleet.apply.observe.watches import SetWatch
 from knfleet.apply.refs import Ref
@@ -24,11 +24,11 @@ HOLD: Object = {"metadata": {"annotations": {"dev.knfleet.dev/hold": "true"}}}
 class Guard:
     """A set that is watched and repaired."""
 
-    def __init__(self, bench: Bench, rules: Rules) -> None:
+    def __init__(self, bench: Bench, rules: ConflictRules) -> None:
         self.watch = SetWatch(bench.client, SET)
         self.engine = Engine(bench.client, SET, watch=self.watch, deadlines=QUICK)
         self.repairs: list[Repair] = []
-        fights = Fights(asyncio.get_running_loop().time, rules)
+        fights = DriftConflicts(asyncio.get_running_loop().time, rules)
         self.repairer = Repairer(self.engine, self.watch, fights, self.repairs.append)
 
     async def install(self, objects: list[Object]) -> None:
@@ -46,7 +46,7 @@ class Guard:
 @pytest.fixture
 async def guard(bench: Bench) -> AsyncGenerator[Guard, None]:
     """A set that is watched and repaired while the test runs."""
-    guard = Guard(bench, Rules(repairs=3, first_delay_seconds=1000))
+    guard = Guard(bench, ConflictRules(repairs=3, first_delay_seconds=1000))
     running = [asyncio.create_task(each.run()) for each in (guard.watch, guard.repairer)]
     yield guard
     for task in running:
@@ -60,7 +60,7 @@ async def test_an_idle_pass_asks_nothing_of_the_cluster(bench: Bench, guard: Gua
     await guard.install(objects)
 
     async def is_ready() -> bool:
-        return guard.watch.summary(guard.engine.wanted(objects)).is_ready
+        return guard.watch.summary(guard.engine.prepared_objects(objects)).is_ready
 
     await until(is_ready, "the Deployment is ready")
     before = bench.requests.total
@@ -116,7 +116,7 @@ async def test_progress_is_told_until_everything_is_ready(
     told: list[str] = []
 
     async def follow() -> None:
-        async for summary in guard.watch.progress(guard.engine.wanted(objects)):
+        async for summary in guard.watch.progress(guard.engine.prepared_objects(objects)):
             told.append(str(summary))
 
     following = asyncio.create_task(follow())

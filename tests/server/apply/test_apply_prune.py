@@ -17,15 +17,15 @@ from knfleet.api.core import (
     SERVICES,
 )
 from knfleet.api.meta import ClusterName, Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import Inventory, read_parent
-from knfleet.apply.change_set import Why
-from knfleet.apply.desired import Owners
+from knfleet.apply.change_set import FailureKind
+from knfleet.apply.desired import OwnerReferences
 from knfleet.apply.engine import Engine
 from knfleet.apply.observe.metadata import observe
 from knfleet.apply.refs import GroupKind, Ref
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.waiting import until
 from tests.server.apply.conftest import QUICK, Bench, Requests, other_set
 from tests.support.objects import (
@@ -98,9 +98,9 @@ async def test_what_others_marked_or_that_lost_our_mark_is_left_alone(
     """Neither label nor place makes an object ours that was given away."""
     engine = bench.engine()
     await engine.apply([config_map("given"), config_map("lost"), config_map("mine")])
-    given = {"metadata": {"labels": {marks.PART_OF: other_set("theirs").id}}}
+    given = {"metadata": {"labels": {well_known.PART_OF: other_set("theirs").id}}}
     await stranger.patch(CONFIG_MAPS, Key("home", "given"), given)
-    unmarked: Object = {"metadata": {"labels": {marks.PART_OF: None}}}
+    unmarked: Object = {"metadata": {"labels": {well_known.PART_OF: None}}}
     await stranger.patch(CONFIG_MAPS, Key("home", "lost"), unmarked)
     await stranger.create(SECRETS, manifest(SECRETS, "unrelated"))
 
@@ -132,7 +132,7 @@ async def test_a_copy_that_somebody_made_is_left_to_them(
 ) -> None:
     """Its label says that it is ours, and nobody of us wrote it: it loses label and owner."""
     owner = await bench.client.create(CONFIG_MAPS, config_map("owner"))
-    engine = Engine(bench.client, SET, owners=Owners(owner), deadlines=QUICK)
+    engine = Engine(bench.client, SET, owners=OwnerReferences(owner), deadlines=QUICK)
     kinds = {CONFIG_MAPS: "c", DEPLOYMENTS: "d", CLUSTER_ROLES: "r", NAMESPACES: "n"}
     kept = [config_map("kept")]
     old = [config_map("c"), deployment("d"), cluster_role("r"), namespace("n")]
@@ -156,7 +156,7 @@ async def test_a_copy_that_somebody_made_is_left_to_them(
     ]
     for resource in kinds:
         meta = (await bench.get(resource, "copy"))["metadata"]
-        assert marks.PART_OF not in meta.get("labels", {})
+        assert well_known.PART_OF not in meta.get("labels", {})
         assert "ownerReferences" not in meta
         assert "deletionTimestamp" not in meta
 
@@ -242,7 +242,7 @@ async def test_aggregated_roles_that_come_back_are_deleted_again(
     ghost = {**cluster_role("all"), "metadata": {"name": "all"}}
 
     async def haunt() -> None:
-        options = Options(manager="clusterrole-aggregation-controller")
+        options = ClientOptions(manager="clusterrole-aggregation-controller")
         async with Client(bench.connection, options) as controller:
 
             async def is_gone() -> bool:
@@ -271,7 +271,7 @@ async def test_a_ghost_is_found_by_the_next_process_too(bench: Bench) -> None:
         )
     )
     await bench.client.delete(CLUSTER_ROLES, Key("", "all"))
-    options = Options(manager="clusterrole-aggregation-controller")
+    options = ClientOptions(manager="clusterrole-aggregation-controller")
     async with Client(bench.connection, options) as controller:
         await controller.apply(CLUSTER_ROLES, {**cluster_role("all")})
     await bench.client.create(CLUSTER_ROLES, cluster_role("foreign"))
@@ -333,7 +333,7 @@ async def test_what_must_not_be_deleted_does_not_keep_the_rest(bench: Bench) -> 
     changes = await bench.engine().uninstall()
 
     (failure,) = changes.failures
-    assert (failure.ref.name, failure.verb, failure.why) == ("kept", "delete", Why.DENIED)
+    assert (failure.ref.name, failure.verb, failure.why) == ("kept", "delete", FailureKind.DENIED)
     assert "it must stay" in failure.message
     assert {ref.name for ref in changes.deleted} == {"c", "s"}
     assert GroupKind("", "ConfigMap") in (await parent_inventory(bench.client)).kinds
@@ -380,7 +380,7 @@ async def remove(engine: Engine) -> None:
 async def killed(bench: Bench, work: Work, after: int) -> bool:
     """Begin some work in a process that dies after so many requests; whether it was done before."""
     killer = Killer(after)
-    async with Client(bench.connection, Options(observe=killer)) as client:
+    async with Client(bench.connection, ClientOptions(observe=killer)) as client:
         killer.task = asyncio.create_task(work(Engine(client, SET, deadlines=QUICK)))
         try:
             await killer.task

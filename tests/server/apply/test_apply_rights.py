@@ -7,7 +7,7 @@ import pytest
 
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
-from knfleet.apply.change_set import Denial, Why
+from knfleet.apply.change_set import FailureKind, MissingRight
 from knfleet.apply.engine import Engine
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
@@ -64,13 +64,13 @@ async def test_exactly_the_missing_rights_are_named(bench: Bench, limited: Clien
 
     assert [ref.name for ref in changes.created] == ["c"]
     assert {failure.ref.kind for failure in changes.failures} == {"Deployment", "Service"}
-    assert {failure.why for failure in changes.failures} == {Why.FORBIDDEN}
+    assert {failure.why for failure in changes.failures} == {FailureKind.FORBIDDEN}
     assert changes.denials == [
         *(
-            Denial("deployments", "apps", verb, "home")
+            MissingRight("deployments", "apps", verb, "home")
             for verb in ("create", "delete", "list", "patch", "watch")
         ),
-        Denial("services", "", "patch", "home"),
+        MissingRight("services", "", "patch", "home"),
     ]
 
     every = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
@@ -101,7 +101,7 @@ async def test_a_role_that_gives_more_than_we_have_is_an_escalation(
     )
 
     (failure,) = changes.failures
-    assert failure.why == Why.ESCALATION
+    assert failure.why == FailureKind.ESCALATION
     assert "not currently held" in failure.message
     assert changes.denials == []
     assert await bench.exists(CONFIG_MAPS, "c")

@@ -7,7 +7,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.act.writer import Deadlines
-from knfleet.apply.change_set import Why
+from knfleet.apply.change_set import FailureKind
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, ServerError
 from testbed.clusters import Lent
@@ -102,7 +102,7 @@ async def test_a_webhook_that_denies_is_quoted(bench: Bench, stranger: Client) -
     changes = await engine.apply(changed)
 
     (failure,) = changes.failures
-    assert failure.why == Why.DENIED
+    assert failure.why == FailureKind.DENIED
     assert "hook.example.com" in failure.message
     assert [ref.name for ref in changes.created] == ["fine"]
 

@@ -27,7 +27,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.hub.registration.rbac import rule
-from knfleet.install.deployments import HubPlan
+from knfleet.install.deployments import HubInstall
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
@@ -155,7 +155,7 @@ async def test_an_agent_chooses_no_labels_by_which_sets_and_placements_choose(
                 await client.patch(CLUSTERS, key, {"metadata": {"labels": labels}})
         await client.patch(CLUSTERS, key, {"metadata": {"labels": dict.fromkeys(own)}})
 
-        permitted = HubPlan(image="", agent_labels=("environment",))
+        permitted = HubInstall(image="", agent_labels=("environment",))
         rules = [each for each in hub_objects(permitted) if "agent-labels" in str(each["metadata"])]
         try:
             await apply_all(fleet, rules)

@@ -7,8 +7,8 @@ from knfleet.hub.admission.policies import POLICY_VERSION
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
-from knfleet.workflows.join_token import Invitation, invite
-from knfleet.workflows.object_lists import NotInTime, apply_all
+from knfleet.workflows.join_token import JoinToken, invite
+from knfleet.workflows.object_lists import WaitTimeout, apply_all
 from knfleet.workflows.policy_enforcement import SELF_MADE, enforced
 from testbed.clusters import Lend
 
@@ -22,11 +22,11 @@ async def test_rules_that_are_not_kept_are_waited_for(lend: Lend):
         await apply_all(admin, [each for each in wanted if each not in rules])
         made = await invite(admin, lent.connection.endpoint)
         async with Client(made.connection(lent.connection)) as asking:
-            with pytest.raises(NotInTime, match="knfleet-acceptance has no effect") as caught:
+            with pytest.raises(WaitTimeout, match="knfleet-acceptance has no effect") as caught:
                 await enforced(asking, seconds=1)
             assert made.token not in str(caught.value)
-        async with Client(Invitation(made.server, "wrong").connection(lent.connection)) as nobody:
-            with pytest.raises(NotInTime, match=r"cannot be seen \(.*Unauthorized"):
+        async with Client(JoinToken(made.server, "wrong").connection(lent.connection)) as nobody:
+            with pytest.raises(WaitTimeout, match=r"cannot be seen \(.*Unauthorized"):
                 await enforced(nobody, seconds=0)
 
         async with Client(made.connection(lent.connection)) as asking:

@@ -21,7 +21,7 @@ from knfleet.hub.informers import CSRS
 from knfleet.hub.profiles.profile_namespaces import token_binding
 from knfleet.hub.registration.drivers.csr import approve, concluded
 from knfleet.hub.rights import CERTIFICATES, RBAC_GROUP, TOKENS_ROLE, role
-from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden
@@ -29,7 +29,7 @@ from tests.support import hubs
 from tests.support.registration import Agent, csr, request_pem
 
 USER: Object = {"apiGroup": RBAC_GROUP, "kind": "User", "name": "somebody"}
-PLAN = HubPlan(image="", feature_gates=((AUTO_APPROVAL_GATE, True),))
+PLAN = HubInstall(image="", feature_gates=((AUTO_APPROVAL_GATE, True),))
 ASKING = "asks-to-join"
 
 

@@ -29,10 +29,10 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.informers import CSRS
-from knfleet.hub.registration.drivers.csr import Requests, approve, concluded
+from knfleet.hub.registration.drivers.csr import CSRApprovalController, approve, concluded
 from knfleet.hub.registration.drivers.csr_rules import NAME_TAKEN, examine
-from knfleet.hub.registration.drivers.csr_rules import Request as Asked
-from knfleet.hub.registration.lease import Heartbeats
+from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest as Asked
+from knfleet.hub.registration.lease import LeaseObservations
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.auth.x509 import fingerprint
 from knfleet.kube.client.verbs import Client
@@ -378,7 +378,9 @@ async def test_a_hub_that_has_just_started_reads_the_lease_before_it_gives_a_nam
 
         async def verdict() -> str:
             """What a hub says that has not looked at any cluster yet."""
-            restarted = Requests(replace(running.parts, heartbeats=Heartbeats()))
+            restarted = CSRApprovalController(
+                replace(running.context, lease_observations=LeaseObservations())
+            )
             manifest = await fleet.get(CSRS, request)
             asked = examine(manifest)
             assert isinstance(asked, Asked)
@@ -480,13 +482,15 @@ async def test_of_two_keys_a_person_lets_one_in(
         for kept in ({}, {ALLOW_REREGISTRATION: "true"}):
             await fleet.patch(CLUSTERS, Key("", "doubled"), {"metadata": {"annotations": kept}})
             with pytest.raises(accept_clusters.NotAcceptable, match="several keys"):
-                await accept_clusters.accept(fleet, "doubled", accept_clusters.Wish(again=True))
+                await accept_clusters.accept(
+                    fleet, "doubled", accept_clusters.AcceptOptions(again=True)
+                )
             # What failed leaves no door open; what a person set before stays.
             assert await annotation(fleet, "doubled", ALLOW_REREGISTRATION) == kept.get(
                 ALLOW_REREGISTRATION, ""
             )
 
-        chosen = accept_clusters.Wish(key=fingerprint(agent.key.public_key()))
+        chosen = accept_clusters.AcceptOptions(key=fingerprint(agent.key.public_key()))
         await accept_clusters.accept(fleet, "doubled", chosen)
 
         assert [await outcome(fleet, each) for each in requests] == ["Approved", ""]

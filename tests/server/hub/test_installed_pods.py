@@ -4,21 +4,21 @@ import pytest
 
 from knfleet.api.core import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object, Resource
-from knfleet.install.agent_manifests import JoinPlan, home_objects
-from knfleet.install.deployments import HubPlan, hub_deployment
+from knfleet.install.agent_manifests import AgentInstall, home_objects
+from knfleet.install.deployments import HubInstall, hub_deployment
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.install.operator_manifests import everything
-from knfleet.install.operator_options import Install
+from knfleet.install.operator_options import OperatorInstall
 from knfleet.kube.client.verbs import Client
 
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 PLACE = "restricted-pods"
-HUB = HubPlan("knfleet:1", namespace=PLACE)
-AGENT = JoinPlan(cluster="c1", bootstrap=b"", image="knfleet:1", namespace=PLACE)
+HUB = HubInstall("knfleet:1", namespace=PLACE)
+AGENT = AgentInstall(cluster="c1", bootstrap=b"", image="knfleet:1", namespace=PLACE)
 INSTALLED: dict[str, list[Object]] = {
     "hub": [*hub_objects(HUB), hub_deployment(HUB)],
     "agent": home_objects(AGENT),
-    "operator": everything(Install(namespace=PLACE)),
+    "operator": everything(OperatorInstall(namespace=PLACE)),
 }
 
 

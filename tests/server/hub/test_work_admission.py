@@ -9,7 +9,7 @@ from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.hub.admission.works import DEFAULT_EXECUTOR
 from knfleet.hub.registration.rbac import rule
 from knfleet.hub.rights import role
-from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
@@ -150,7 +150,7 @@ async def test_a_work_without_executor_needs_a_right_when_the_feature_is_on(
 ):
     plain = await author(fleet, fleet_connection, "writes-works")
     trusted = await author(fleet, fleet_connection, "executes-all", DEFAULT_EXECUTOR)
-    manager = cluster_manager(HubPlan(image=""))
+    manager = cluster_manager(HubInstall(image=""))
     gate = {"feature": NIL_EXECUTOR_GATE, "mode": "Enable"}
     manager["spec"]["workConfiguration"] = {"featureGates": [gate]}
     await fleet.apply(CLUSTER_MANAGERS, manager)

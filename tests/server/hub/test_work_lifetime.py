@@ -10,7 +10,7 @@ from knfleet.api.operator import CLUSTER_MANAGERS, COMPLETED_WORKS_GATE
 from knfleet.api.work.manifestwork import COMPLETE, DELETING, WORKS
 from knfleet.hub.rights import HUB_ROLE
 from knfleet.hub.work.time_to_live import REPLICA_SET_LABEL
-from knfleet.install.deployments import HubPlan, cluster_manager
+from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed.waiting import until
@@ -79,7 +79,7 @@ async def test_completed_works_go_when_their_time_is_over(
 async def test_the_feature_that_deletes_completed_works_can_be_switched_off_and_on(
     fleet: Client, fleet_connection: Connection
 ):
-    manager = cluster_manager(HubPlan(image=""))
+    manager = cluster_manager(HubInstall(image=""))
     gate = {"feature": COMPLETED_WORKS_GATE, "mode": "Disable"}
     manager["spec"]["workConfiguration"] = {"featureGates": [gate]}
     await fleet.apply(CLUSTER_MANAGERS, manager)
@@ -89,7 +89,7 @@ async def test_the_feature_that_deletes_completed_works_can_be_switched_off_and_
         await report(fleet, Key("kube-system", "kept"), COMPLETE, datetime.now(UTC))
 
         def is_reconciled() -> bool:
-            found = running.views.works.get(Key("kube-system", "kept"))
+            found = running.informers.works.get(Key("kube-system", "kept"))
             queues = [each.queue for each in running.controllers if each.name == "manifestwork"]
             is_idle = all(not each.running and not each.depth for each in queues)
             return found is not None and "status" in found and is_idle

@@ -15,20 +15,20 @@ from knfleet.api.core import SECRETS, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import OPERATOR_NAMESPACE
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.manager import Fleet
-from knfleet.hub.webhook.certificates import CA_LIFE, Certificates, service_names
-from knfleet.hub.webhook.configuration import (
+from knfleet.hub.manager import HubManager
+from knfleet.hub.webhook.webhook_certificates import CA_LIFE, WebhookCertificates, service_names
+from knfleet.hub.webhook.webhook_objects import (
     SECRET,
     SERVICE,
     WORK_PATH,
     WORK_VALIDATION,
     work_validation,
 )
-from knfleet.hub.webhook.server import BODY_BYTES
+from knfleet.hub.webhook.webhook_server import BODY_BYTES
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest
-from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.listen_address import ListenAddress
 from testbed.fakes.sockets import free_port
 from testbed.waiting import until
 from tests.support import hubs
@@ -38,14 +38,14 @@ BY_URL = "by-url.example.com"
 TOO_LARGE = "exceeds the 512000 limit"
 
 
-def somewhere() -> Bind:
+def somewhere() -> ListenAddress:
     """An address on this machine."""
-    return Bind("127.0.0.1", free_port())
+    return ListenAddress("127.0.0.1", free_port())
 
 
-async def certificates(fleet: Client) -> Certificates:
+async def certificates(fleet: Client) -> WebhookCertificates:
     """What the Secret holds."""
-    found = Certificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
+    found = WebhookCertificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
     assert found is not None
     return found
 
@@ -63,7 +63,7 @@ async def is_injected(fleet: Client) -> bool:
 
 
 @asynccontextmanager
-async def serving(fleet: Client, connection: Connection) -> AsyncGenerator[Fleet, None]:
+async def serving(fleet: Client, connection: Connection) -> AsyncGenerator[HubManager, None]:
     """A hub whose webhook the API server calls by its address: there are no pods here."""
     async with hubs.running(connection, webhook=somewhere()) as running:
         assert running.webhook is not None
@@ -76,7 +76,7 @@ async def serving(fleet: Client, connection: Connection) -> AsyncGenerator[Fleet
             await fleet.delete(VALIDATING_WEBHOOKS, Key("", BY_URL))
 
 
-async def by_url(fleet: Client, running: Fleet) -> Object:
+async def by_url(fleet: Client, running: HubManager) -> Object:
     """The configuration with an address instead of the Service, for works of one namespace."""
     assert running.webhook is not None
     assert running.webhook.address is not None
@@ -161,7 +161,7 @@ async def test_replicas_share_certificates_that_are_kept_and_injected(
         await fleet.patch(SECRETS, Key(OPERATOR_NAMESPACE, SECRET), broken)
 
         async def is_renewed() -> bool:
-            found = Certificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
+            found = WebhookCertificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
             return found is not None and found != first
 
         await until(is_renewed, "there are new certificates")
@@ -186,7 +186,7 @@ async def test_replicas_share_certificates_that_are_kept_and_injected(
         await until(lambda: is_injected(fleet), "both are injected")
 
 
-async def is_current(fleet: Client, running: Fleet) -> bool:
+async def is_current(fleet: Client, running: HubManager) -> bool:
     """Whether a hub serves what is kept, and API servers trust it."""
     assert running.webhook is not None
     kept = await certificates(fleet)
@@ -203,7 +203,7 @@ async def is_new(fleet: Client, old: bytes) -> bool:
 async def exists(fleet: Client) -> bool:
     """Whether there is a usable Secret."""
     found = await fleet.list(SECRETS, OPERATOR_NAMESPACE, fields=f"metadata.name={SECRET}")
-    return bool(found.items) and Certificates.of(found.items[0]) is not None
+    return bool(found.items) and WebhookCertificates.of(found.items[0]) is not None
 
 
 async def test_requests_that_no_api_server_makes_are_refused(

@@ -17,8 +17,8 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.auth.credentials import Credential, StaticCredential
-from knfleet.kube.cache.informer import Change, Informer
-from knfleet.kube.client.verbs import Client, Options, WatchEvent
+from knfleet.kube.cache.informer import Informer, StoreChange
+from knfleet.kube.client.verbs import Client, ClientOptions, WatchEvent
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import (
     AlreadyExists,
@@ -468,7 +468,7 @@ async def following(
     if server:
         endpoint = msgspec.structs.replace(endpoint, server=server)
     connection = Connection(hub.cluster, endpoint, hub.transport.login.source)
-    async with Client(connection, Options(observe=heard)) as client:
+    async with Client(connection, ClientOptions(observe=heard)) as client:
         informer = Informer(
             client,
             resource,
@@ -479,7 +479,7 @@ async def following(
         )
         changes: list[str] = []
 
-        def note(change: Change) -> None:
+        def note(change: StoreChange) -> None:
             changes.append(f"{change.type} {change.key.name}")
             heard.stirred.set()
 

@@ -8,7 +8,7 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import HUB, Key
-from knfleet.apply.desired import Owners
+from knfleet.apply.desired import OwnerReferences
 from knfleet.kube.client.verbs import Client
 from knfleet.operator import installation
 from knfleet.operator.installation import Installation
@@ -37,7 +37,7 @@ async def test_what_was_deleted_before_it_was_watched_comes_back(
     await hub.create(NAMESPACES, namespace(HOME))
     owner = await hub.create(CONFIG_MAPS, config_map("owner"))
     asked = asyncio.Event()
-    target = Target(HUB, hub, Owners(owner), Key(HOME, "inventory"))
+    target = Target(HUB, hub, OwnerReferences(owner), Key(HOME, "inventory"))
     made = Installation(target, asked.set, lambda _: None)
     objects = [config_map("settings", a="1")]
     changes = await made.apply(objects)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from knfleet.kube.auth.credentials import Credential, Login
+from knfleet.kube.auth.credentials import CachedCredential, Credential
 from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.errors import CredentialError
 from testbed.fakes.certificates import Authority
@@ -496,7 +496,7 @@ def runs(folder: Path) -> int:
 
 async def test_fifty_requests_run_the_plugin_once(write: Write, tmp_path: Path) -> None:
     """All get the same credential; later ones get it without a run."""
-    login = Login(ExecPlugin(write(counting(tmp_path, printing({"token": SECRET})))))
+    login = CachedCredential(ExecPlugin(write(counting(tmp_path, printing({"token": SECRET})))))
 
     credentials = await asyncio.gather(*(login.current() for _ in range(50)))
     again = await login.current()
@@ -510,7 +510,9 @@ async def test_an_expired_credential_is_replaced_once(write: Write, tmp_path: Pa
     ends = datetime.now(UTC) + timedelta(hours=1)
     status = {"token": SECRET, "expirationTimestamp": ends.isoformat()}
     moment = datetime.now(UTC)
-    login = Login(ExecPlugin(write(counting(tmp_path, printing(status)))), now=lambda: moment)
+    login = CachedCredential(
+        ExecPlugin(write(counting(tmp_path, printing(status)))), now=lambda: moment
+    )
     await login.current()
 
     moment = ends - timedelta(seconds=29)
@@ -521,7 +523,7 @@ async def test_an_expired_credential_is_replaced_once(write: Write, tmp_path: Pa
 
 async def test_a_failing_plugin_is_not_run_for_every_request(write: Write, tmp_path: Path) -> None:
     """The failure is told to each of a hundred requests, from one run."""
-    login = Login(ExecPlugin(write(counting(tmp_path, "raise SystemExit(4)"))))
+    login = CachedCredential(ExecPlugin(write(counting(tmp_path, "raise SystemExit(4)"))))
 
     first = await asyncio.gather(*(login.current() for _ in range(50)), return_exceptions=True)
     later = await asyncio.gather(*(login.current() for _ in range(50)), return_exceptions=True)
@@ -538,7 +540,7 @@ async def test_waiters_that_leave_do_not_end_the_refresh_of_others(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     body = counting(tmp_path, f"open({str(gate)!r}).read()\n{printing({'token': SECRET})}")
-    login = Login(ExecPlugin(write(body)))
+    login = CachedCredential(ExecPlugin(write(body)))
     tasks = [asyncio.create_task(login.current()) for _ in range(3)]
     await until(lambda: runs(tmp_path) == 1, "the plugin runs")
 
@@ -557,7 +559,7 @@ async def test_waiters_that_leave_do_not_end_the_refresh_of_others(
 
 async def test_the_last_waiter_that_leaves_ends_the_plugin(write: Write, tmp_path: Path) -> None:
     """Nobody is left to want the credential; a later request starts a new run."""
-    login = Login(ExecPlugin(write(hanging(tmp_path))))
+    login = CachedCredential(ExecPlugin(write(hanging(tmp_path))))
     tasks = [asyncio.create_task(login.current()) for _ in range(3)]
     await both_run(tmp_path)
 

@@ -8,10 +8,10 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.change_set import Why
+from knfleet.apply.change_set import FailureKind
 from knfleet.apply.engine import Engine
-from knfleet.apply.plan.steps import Verdict
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.apply.plan.steps import StepAction
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.view.differences import differences
 from knfleet.view.plan.dry_run import ADOPT_TRIES, tried
@@ -22,7 +22,7 @@ from tests.support.objects import HOME, SET, config_map, deployment, namespace, 
 @pytest.fixture
 async def go_operator(hub_connection: Connection) -> AsyncIterator[Client]:
     """A client that writes as the Go operator does."""
-    async with Client(hub_connection, Options(manager="manifestival")) as client:
+    async with Client(hub_connection, ClientOptions(manager="manifestival")) as client:
         yield client
 
 
@@ -66,7 +66,7 @@ async def test_what_goes_with_the_old_owner_is_in_the_plan(
         *(hub.get(each.step.desired.resource, each.ref.name, HOME) for each in trials)
     )
 
-    assert {step.verdict for step in steps} == {Verdict.ADOPT}
+    assert {step.verdict for step in steps} == {StepAction.ADOPT}
     assert applied.settled
     for trial, after in zip(trials, live, strict=True):
         said = differences(trial.before, trial.after)
@@ -98,9 +98,13 @@ class Disturbed(Client):
         return await super().replace(resource, manifest, **options)
 
 
-@pytest.mark.parametrize(("times", "why"), [(3, None), (ADOPT_TRIES, Why.CONFLICT)])
+@pytest.mark.parametrize(("times", "why"), [(3, None), (ADOPT_TRIES, FailureKind.CONFLICT)])
 async def test_an_object_that_others_write_meanwhile_is_tried_again(
-    hub: Client, go_operator: Client, hub_connection: Connection, times: int, why: Why | None
+    hub: Client,
+    go_operator: Client,
+    hub_connection: Connection,
+    times: int,
+    why: FailureKind | None,
 ) -> None:
     """As a Deployment that is rolled out; when it never rests, the plan says so."""
     await hub.create(NAMESPACES, namespace(HOME))

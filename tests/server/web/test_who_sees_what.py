@@ -12,8 +12,8 @@ from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
-from knfleet.web.server.process import informers
-from knfleet.web.server.sessions import Session
+from knfleet.web.server.main import informers
+from knfleet.web.server.sessions import WebSession
 from knfleet.web.server.settings import WebSettings
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
@@ -133,7 +133,7 @@ async def test_somebody_sees_the_namespaces_in_which_they_may_list(running: Runn
     assert b"KnativeEventing" not in sent
 
 
-def session_of(running: Running, name: str) -> Session:
+def session_of(running: Running, name: str) -> WebSession:
     """The session of an account."""
     sessions = running.dashboard.sessions.sessions.values()
     (found,) = [each for each in sessions if each.user.endswith(f":{name}")]

@@ -9,29 +9,34 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from knfleet.agent.registration.cluster_names import Names, name_problem, random_agent
+from knfleet.agent.registration.cluster_names import AgentNames, name_problem, random_agent
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.drivers.csr import Certificate, Issued, Refused, outcome
+from knfleet.agent.registration.drivers.csr import (
+    ClientCertificate,
+    IssuedCertificate,
+    RequestRefused,
+    outcome,
+)
 from knfleet.agent.registration.identity import (
-    Held,
-    Place,
+    HubAddress,
+    HubCredentials,
     certificate_problem,
     choose_names,
-    held_place,
     hub_kubeconfig,
     is_moved,
     read_bootstrap,
+    stored_hub_address,
 )
-from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import ConfigError
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-NAMES = Names("c1", "a1b2c")
-LONG = Names("c" * 63, "agent")
+NAMES = AgentNames("c1", "a1b2c")
+LONG = AgentNames("c" * 63, "agent")
 
 
-def issued(names: Names, *, ends: datetime = NOW + timedelta(days=1)) -> Held:
+def issued(names: AgentNames, *, ends: datetime = NOW + timedelta(days=1)) -> HubCredentials:
     """What an agent holds after it was let in."""
     key = csr.new_key()
     with warnings.catch_warnings():
@@ -49,8 +54,8 @@ def issued(names: Names, *, ends: datetime = NOW + timedelta(days=1)) -> Held:
             .sign(signer, hashes.SHA256())
         )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
-    place = Place("hub", Endpoint("https://hub:6443"))
-    return Held(names.cluster, names.agent, hub_kubeconfig(place), key, pem)
+    address = HubAddress("hub", Endpoint("https://hub:6443"))
+    return HubCredentials(names.cluster, names.agent, hub_kubeconfig(address), key, pem)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,7 @@ def test_a_name_that_no_cluster_can_have_is_told_from_one_that_can(name: str, wo
 
 
 @pytest.mark.parametrize("names", [NAMES, LONG])
-def test_a_request_names_the_agent_however_long_its_name_is(names: Names):
+def test_a_request_names_the_agent_however_long_its_name_is(names: AgentNames):
     pem = csr.request_pem(csr.new_key(), names)
 
     with warnings.catch_warnings():
@@ -100,46 +105,52 @@ def test_a_request_is_open_until_it_is_signed_refused_or_gone():
 
     assert outcome({"status": {}}) is None
     assert outcome({"status": {"conditions": [{"type": "Approved"}]}}) is None
-    assert outcome({"status": {"certificate": "cGVt"}}) == Issued(b"pem")
-    assert outcome({"status": {"conditions": [denied]}}) == Refused("denied: choose another")
-    assert isinstance(outcome(None), Refused)
+    assert outcome({"status": {"certificate": "cGVt"}}) == IssuedCertificate(b"pem")
+    assert outcome({"status": {"conditions": [denied]}}) == RequestRefused("denied: choose another")
+    assert isinstance(outcome(None), RequestRefused)
 
 
 def test_a_certificate_is_renewed_when_20_to_25_percent_of_its_life_are_left():
-    certificate = Certificate("x", NOW, NOW + timedelta(hours=100))
+    certificate = ClientCertificate("x", NOW, NOW + timedelta(hours=100))
 
     assert certificate.renew_at(0) == NOW + timedelta(hours=80)
     assert certificate.renew_at(1) == NOW + timedelta(hours=75)
 
 
 @pytest.mark.parametrize("names", [NAMES, LONG])
-def test_a_certificate_is_of_use_while_it_is_ours_and_lasts(names: Names):
-    held = issued(names)
+def test_a_certificate_is_of_use_while_it_is_ours_and_lasts(names: AgentNames):
+    credentials = issued(names)
 
-    assert certificate_problem(held, names, NOW) == ""
-    assert "ended" in certificate_problem(held, names, NOW + timedelta(days=2))
-    assert "not for" in certificate_problem(held, Names(names.cluster, "other"), NOW)
-    assert "no certificate" in certificate_problem(Held("c1", "a1"), names, NOW)
-    foreign = Held("", "", b"", csr.new_key(), held.certificate)
+    assert certificate_problem(credentials, names, NOW) == ""
+    assert "ended" in certificate_problem(credentials, names, NOW + timedelta(days=2))
+    assert "not for" in certificate_problem(credentials, AgentNames(names.cluster, "other"), NOW)
+    assert "no certificate" in certificate_problem(HubCredentials("c1", "a1"), names, NOW)
+    foreign = HubCredentials("", "", b"", csr.new_key(), credentials.certificate)
     assert "does not belong" in certificate_problem(foreign, names, NOW)
-    broken = Held("", "", b"", held.key, b"nonsense")
+    broken = HubCredentials("", "", b"", credentials.key, b"nonsense")
     assert "cannot be read" in certificate_problem(broken, names, NOW)
 
 
 def test_what_is_kept_is_read_back_the_same_and_never_printed():
-    held = issued(NAMES)
+    credentials = issued(NAMES)
 
-    assert Held.of(held.files) == held
-    assert set(held.files) == {"cluster-name", "agent-name", "kubeconfig", "tls.key", "tls.crt"}
-    assert "PRIVATE" not in repr(held)
-    assert set(Held("c1", "a1").files) == {"cluster-name", "agent-name"}
+    assert HubCredentials.of(credentials.files) == credentials
+    assert set(credentials.files) == {
+        "cluster-name",
+        "agent-name",
+        "kubeconfig",
+        "tls.key",
+        "tls.crt",
+    }
+    assert "PRIVATE" not in repr(credentials)
+    assert set(HubCredentials("c1", "a1").files) == {"cluster-name", "agent-name"}
 
 
 def test_names_are_asked_for_kept_or_made_up():
-    kept = Held("kept", "keeper")
+    kept = HubCredentials("kept", "keeper")
 
-    assert choose_names(Names("asked", ""), kept, NAMES) == Names("asked", "keeper")
-    assert choose_names(Names("", ""), Held(), NAMES) == NAMES
+    assert choose_names(AgentNames("asked", ""), kept, NAMES) == AgentNames("asked", "keeper")
+    assert choose_names(AgentNames("", ""), HubCredentials(), NAMES) == NAMES
     assert len(random_agent()) == 5
 
 
@@ -151,19 +162,21 @@ def test_the_hub_kubeconfig_carries_place_and_proxy_and_relative_files():
          users: [{name: u, user: {token: abc}}],
          contexts: [{name: b, context: {cluster: our-hub, user: u}}]}
         """,
-        Origin("the bootstrap Secret"),
+        EntryOrigin("the bootstrap Secret"),
     )
 
-    text = hub_kubeconfig(bootstrap.place).decode()
+    text = hub_kubeconfig(bootstrap.address).decode()
 
     assert "client-certificate: tls.crt" in text
     assert "default-context" in text
     assert "abc" not in text
-    held = Held(kubeconfig=text.encode())
-    assert held_place(held) == bootstrap.place
-    assert not is_moved(held, bootstrap.place)
-    assert is_moved(held, Place("our-hub", Endpoint("https://hub:6444", proxy_url="http://p:1")))
-    assert is_moved(Held(), bootstrap.place)
+    credentials = HubCredentials(kubeconfig=text.encode())
+    assert stored_hub_address(credentials) == bootstrap.address
+    assert not is_moved(credentials, bootstrap.address)
+    assert is_moved(
+        credentials, HubAddress("our-hub", Endpoint("https://hub:6444", proxy_url="http://p:1"))
+    )
+    assert is_moved(HubCredentials(), bootstrap.address)
 
 
 def test_a_bootstrap_secret_must_not_name_files_of_this_machine():
@@ -175,4 +188,4 @@ def test_a_bootstrap_secret_must_not_name_files_of_this_machine():
         """
 
     with pytest.raises(ConfigError, match="must not be named here"):
-        read_bootstrap(text, Origin("Secret a/b"))
+        read_bootstrap(text, EntryOrigin("Secret a/b"))

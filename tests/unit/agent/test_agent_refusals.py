@@ -2,8 +2,8 @@
 
 import pytest
 
-from knfleet.agent.registration.registration import explained
-from knfleet.kube.errors import Forbidden, KubeError, Refused, TlsFailed, Unauthorized
+from knfleet.agent.registration.registration import failure_reason
+from knfleet.kube.errors import ConnectionRefused, Forbidden, KubeError, TlsFailed, Unauthorized
 
 
 @pytest.mark.parametrize(
@@ -12,11 +12,11 @@ from knfleet.kube.errors import Forbidden, KubeError, Refused, TlsFailed, Unauth
         (Unauthorized("who?"), "BootstrapSecretUnauthorized", "get one by `knfleet get token`"),
         (Forbidden("no"), "BootstrapSecretUnauthorized", "the token is not one for joining"),
         (TlsFailed("unknown CA"), "BootstrapSecretError", "join again with --ca-file"),
-        (Refused("nobody listens there"), "BootstrapSecretError", "nobody listens there"),
+        (ConnectionRefused("nobody listens there"), "BootstrapSecretError", "nobody listens there"),
     ],
 )
 def test_each_refusal_says_what_to_do(error: KubeError, reason: str, remedy: str):
-    said, message = explained(error)
+    said, message = failure_reason(error)
 
     assert said == reason
     assert str(error) in message

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from knfleet.agent.access.access_token import Token, content, over
+from knfleet.agent.access.access_token import AccessToken, content, over
 from knfleet.agent.status.cluster_status import (
-    Facts,
-    Telling,
+    ClaimFilter,
+    ClusterFacts,
     is_clock_off,
     patch_of,
     quantity,
-    told_claims,
+    reported_claims,
     total,
 )
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING
@@ -56,7 +56,7 @@ def said(patch: Object) -> dict[str, tuple[str, str]]:
 
 
 def test_a_healthy_cluster_is_joined_and_available_and_told_only_once():
-    facts = Facts(version="v1.35.0", nodes=(node(cpu="2", memory="1Gi"), node(cpu="500m")))
+    facts = ClusterFacts(version="v1.35.0", nodes=(node(cpu="2", memory="1Gi"), node(cpu="500m")))
 
     patch = patch_of(cluster(), facts, NOW)
 
@@ -73,7 +73,7 @@ def test_a_healthy_cluster_is_joined_and_available_and_told_only_once():
 
 
 def test_a_sick_api_server_makes_the_cluster_unavailable_and_hides_nothing_else():
-    sick = Facts(problem="/livez answers 500")
+    sick = ClusterFacts(problem="/livez answers 500")
 
     patch = patch_of(cluster(version={"kubernetes": "v1"}), sick, NOW)
 
@@ -88,12 +88,12 @@ def test_nothing_is_said_of_availability_while_the_clock_is_off_unless_that_is_a
 
     assert is_clock_off(cluster(off))
     assert not is_clock_off(cluster(off, annotations=skip))
-    patch = patch_of(cluster(off), Facts(version="v1"), NOW)
+    patch = patch_of(cluster(off), ClusterFacts(version="v1"), NOW)
     assert "ManagedClusterConditionAvailable" not in said(patch)
 
 
 def test_only_nodes_that_take_pods_are_allocatable_and_others_capacities_stay():
-    facts = Facts(nodes=(node(cpu="1"), node(cordoned=True, cpu="4")))
+    facts = ClusterFacts(nodes=(node(cpu="1"), node(cordoned=True, cpu="4")))
 
     status = patch_of(cluster(capacity={"sockets": "2"}), facts, NOW)["status"]
 
@@ -141,7 +141,8 @@ def test_reserved_claims_come_first_and_others_are_limited():
 
     def told(**telling: Any) -> list[str]:
         return [
-            each["name"] for each in told_claims(Facts(claims=tuple(claims)), Telling(**telling))
+            each["name"]
+            for each in reported_claims(ClusterFacts(claims=tuple(claims)), ClaimFilter(**telling))
         ]
 
     assert told(custom=2) == ["id.k8s.io", "a", "b"]
@@ -150,12 +151,12 @@ def test_reserved_claims_come_first_and_others_are_limited():
 
 def test_a_property_counts_for_more_than_a_claim_unless_it_stays_on_the_cluster():
     hidden = {"open-cluster-management.io/spoke-only": ""}
-    facts = Facts(
+    facts = ClusterFacts(
         claims=(claim("a", "claimed"), claim("b", "claimed")),
         properties=(claim("a", "property"), claim("b", "property", **hidden), claim("c")),
     )
 
-    assert told_claims(facts, Telling()) == [
+    assert reported_claims(facts, ClaimFilter()) == [
         {"name": "a", "value": "property"},
         {"name": "b", "value": "claimed"},
         {"name": "c", "value": "v"},
@@ -163,7 +164,7 @@ def test_a_property_counts_for_more_than_a_claim_unless_it_stays_on_the_cluster(
 
 
 def test_a_token_is_handed_over_with_the_way_to_the_cluster_and_never_printed():
-    token = Token("secret", NOW, datetime(2030, 1, 1, 1, tzinfo=UTC))
+    token = AccessToken("secret", NOW, datetime(2030, 1, 1, 1, tzinfo=UTC))
 
     data = content(token, Endpoint("https://spoke:6443", b"PEM"))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.knative.conditions import READY, Condition, mark_false
 from knfleet.api.texts import bounded
-from knfleet.kube.client.responses import Answer, as_error
+from knfleet.kube.client.responses import HttpResponse, as_error
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 LONG = "é" * 40_000
@@ -54,7 +54,7 @@ def test_what_a_server_says_in_an_error_is_bounded() -> None:
     cause = {"field": "spec", "message": LONG}
     status = {"kind": "Status", "code": 422, "message": LONG, "details": {"causes": [cause] * 2}}
 
-    error = as_error(Answer(422, msgspec.json.encode(status)), "spoke: GET /")
+    error = as_error(HttpResponse(422, msgspec.json.encode(status)), "spoke: GET /")
 
     assert len(str(error)) < 40_000
     assert len(str(getattr(error, "causes", ()))) < 80_000

@@ -2,9 +2,9 @@
 
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS
 from knfleet.api.meta import Object
-from knfleet.apply import marks
-from knfleet.apply.change_set import Why
-from knfleet.apply.desired import Owners, defined_kinds, prepare
+from knfleet.apply import well_known
+from knfleet.apply.change_set import FailureKind
+from knfleet.apply.desired import OwnerReferences, defined_kinds, prepare
 from knfleet.apply.refs import Ref
 from tests.support.objects import (
     KINDS,
@@ -34,7 +34,7 @@ KEEPER: Object = {
 
 def only(*objects: Object, owner: Object | None = None, keeper: Object | None = None) -> Object:
     """The one object that is left of some, ready to be applied."""
-    (each,) = prepare(objects, KINDS, SET, Owners(owner, keeper)).objects.values()
+    (each,) = prepare(objects, KINDS, SET, OwnerReferences(owner, keeper)).objects.values()
     return each.manifest
 
 
@@ -44,8 +44,8 @@ def test_an_object_gets_the_label_and_hash_of_its_set() -> None:
 
     ready = only(given)
 
-    assert ready["metadata"]["labels"] == {marks.PART_OF: SET.id}
-    assert list(ready["metadata"]["annotations"]) == [marks.APPLIED_HASH]
+    assert ready["metadata"]["labels"] == {well_known.PART_OF: SET.id}
+    assert list(ready["metadata"]["annotations"]) == [well_known.APPLIED_HASH]
     assert given == config_map("c", a="1")
 
 
@@ -53,7 +53,7 @@ def test_the_hash_tells_values_and_owners_apart_but_not_the_order_of_keys() -> N
     """A new rendering of the same is the same."""
 
     def digest(value: Object, owner: Object | None = None) -> str:
-        (each,) = prepare([value], KINDS, SET, Owners(owner)).objects.values()
+        (each,) = prepare([value], KINDS, SET, OwnerReferences(owner)).objects.values()
         return each.digest
 
     one: Object = {**config_map("c"), "data": {"a": "1", "b": "2"}}
@@ -123,7 +123,7 @@ def test_what_the_server_writes_and_the_go_operator_s_marks_are_left_out() -> No
     ready = only(given)
 
     assert set(ready["metadata"]) == {"name", "namespace", "labels", "annotations"}
-    assert set(ready["metadata"]["annotations"]) == {"mine", marks.APPLIED_HASH}
+    assert set(ready["metadata"]["annotations"]) == {"mine", well_known.APPLIED_HASH}
     assert "status" not in ready
 
 
@@ -142,7 +142,7 @@ def test_objects_that_cannot_be_asked_for_are_rejected_one_by_one() -> None:
 
     assert [ref.name for ref in desired.objects] == ["fine"]
     reasons = {failure.ref.name: failure for failure in desired.rejected}
-    assert reasons["g"].why == Why.UNKNOWN_KIND
+    assert reasons["g"].why == FailureKind.UNKNOWN_KIND
     assert reasons["g"].message == (
         'no matches for kind "Gateway" in version "networking.istio.io/v1beta1"'
     )

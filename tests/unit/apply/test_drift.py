@@ -1,15 +1,15 @@
 """Drift, and when it becomes a fight."""
 
 from knfleet.api.meta import Object
-from knfleet.apply.observe.drift import Drift, Fights, Rules, Touched, drift
+from knfleet.apply.observe.drift import ChangedField, ConflictRules, Drift, DriftConflicts, drift
 from knfleet.apply.observe.metadata import observe
-from knfleet.apply.plan.steps import Context
+from knfleet.apply.plan.steps import StepContext
 from knfleet.apply.refs import Ref
 from tests.support.objects import SET, config_map, desired_set, live, seen
 
-CONTEXT = Context(SET.id)
+CONTEXT = StepContext(SET.id)
 REF = Ref("", "ConfigMap", "home", "c")
-RULES = Rules(repairs=3, window_seconds=60, first_delay_seconds=5, longest_delay_seconds=20)
+RULES = ConflictRules(repairs=3, window_seconds=60, first_delay_seconds=5, longest_delay_seconds=20)
 
 
 class Clock:
@@ -24,7 +24,7 @@ class Clock:
 
 def changed(field: str = "data.a", manager: str = "kubectl") -> Drift:
     """A change of one field by somebody."""
-    return Drift(REF, "changed", (Touched(field, manager),))
+    return Drift(REF, "changed", (ChangedField(field, manager),))
 
 
 def test_what_is_as_applied_is_no_drift() -> None:
@@ -47,7 +47,7 @@ def test_a_change_is_told_with_field_and_manager() -> None:
 
     found = drift(desired, observe(edited), CONTEXT)
 
-    assert found == Drift(REF, "changed", (Touched("data.a", "kubectl-edit"),))
+    assert found == Drift(REF, "changed", (ChangedField("data.a", "kubectl-edit"),))
     assert str(found) == "ConfigMap home/c was changed: data.a by kubectl-edit"
 
 
@@ -63,7 +63,7 @@ def test_a_removed_field_and_a_deleted_object_have_no_name() -> None:
 
 def test_a_few_repairs_are_no_fight_and_more_are() -> None:
     """The fight names the manager and the field, and the next repair must wait."""
-    fights = Fights(clock := Clock(), RULES)
+    fights = DriftConflicts(clock := Clock(), RULES)
 
     first = [fights.note(changed()) for _ in range(3)]
     assert first == [None] * 3
@@ -78,7 +78,7 @@ def test_a_few_repairs_are_no_fight_and_more_are() -> None:
 
 def test_different_fields_and_slow_changes_are_no_fight() -> None:
     """A person who edits is not a program that insists."""
-    fights = Fights(clock := Clock(), RULES)
+    fights = DriftConflicts(clock := Clock(), RULES)
 
     assert all(fights.note(changed(f"data.{n}")) is None for n in range(10))
     for _ in range(10):
@@ -88,7 +88,7 @@ def test_different_fields_and_slow_changes_are_no_fight() -> None:
 
 def test_delays_grow_to_a_limit_and_end_with_the_fight() -> None:
     """After a whole quiet window everything is as at first."""
-    fights = Fights(clock := Clock(), RULES)
+    fights = DriftConflicts(clock := Clock(), RULES)
     for _ in range(3):
         fights.note(changed())
 
@@ -106,7 +106,7 @@ def test_delays_grow_to_a_limit_and_end_with_the_fight() -> None:
 
 def test_an_object_that_is_deleted_again_and_again_is_fought_over_too() -> None:
     """Without a field, and without a name."""
-    fights = Fights(Clock(), RULES)
+    fights = DriftConflicts(Clock(), RULES)
     deleted = Drift(REF, "deleted")
 
     fought = [fights.note(deleted) for _ in range(4)][-1]

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from knfleet.api.core import BUDGETS, DEPLOYMENTS, NAMESPACES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import Inventory
 from knfleet.apply.desired import Desired
-from knfleet.apply.observe.metadata import Observed, observe, slim
+from knfleet.apply.observe.metadata import ObservedObject, observe, slim
 from knfleet.apply.plan import steps as planning
-from knfleet.apply.plan.field_sets import FieldSet, Missing, uncovered
-from knfleet.apply.plan.prune import Member, Removal, losses, prune
-from knfleet.apply.plan.steps import Context, Verdict, decide, make_plan
+from knfleet.apply.plan.field_sets import FieldSet, UnownedField, uncovered
+from knfleet.apply.plan.prune import RemovalWave, SetMember, losses, prune
+from knfleet.apply.plan.steps import StepAction, StepContext, decide, make_plan
 from knfleet.apply.plan.waves import Wave
 from knfleet.apply.refs import Ref
 from tests.support.objects import (
@@ -35,7 +35,7 @@ from tests.support.objects import (
     service,
 )
 
-CONTEXT = Context(SET.id)
+CONTEXT = StepContext(SET.id)
 
 
 def one(given: Object) -> Desired:
@@ -46,7 +46,7 @@ def one(given: Object) -> Desired:
 
 def test_what_is_not_there_is_created() -> None:
     """Nothing else could be meant."""
-    assert decide(one(config_map("c")), None, CONTEXT).verdict == Verdict.CREATE
+    assert decide(one(config_map("c")), None, CONTEXT).verdict == StepAction.CREATE
 
 
 def test_what_we_applied_and_nobody_touched_is_kept() -> None:
@@ -54,8 +54,8 @@ def test_what_we_applied_and_nobody_touched_is_kept() -> None:
     desired = one(config_map("c", a="1"))
     full = live(desired.manifest)
 
-    assert decide(desired, observe(full), CONTEXT).verdict == Verdict.KEEP
-    assert decide(desired, observe(slim(full)), CONTEXT).verdict == Verdict.KEEP
+    assert decide(desired, observe(full), CONTEXT).verdict == StepAction.KEEP
+    assert decide(desired, observe(slim(full)), CONTEXT).verdict == StepAction.KEEP
 
 
 def test_another_rendering_is_applied() -> None:
@@ -64,7 +64,7 @@ def test_another_rendering_is_applied() -> None:
 
     step = decide(one(config_map("c", a="2")), seen(before.manifest), CONTEXT)
 
-    assert (step.verdict, step.missing) == (Verdict.CONFIGURE, ())
+    assert (step.verdict, step.missing) == (StepAction.CONFIGURE, ())
 
 
 def test_a_field_that_is_no_longer_ours_is_applied_again() -> None:
@@ -75,7 +75,7 @@ def test_a_field_that_is_no_longer_ours_is_applied_again() -> None:
 
     step = decide(desired, observe(edited), CONTEXT)
 
-    assert step.verdict == Verdict.CONFIGURE
+    assert step.verdict == StepAction.CONFIGURE
     assert [each.field for each in step.missing] == ["data.a"]
 
 
@@ -90,7 +90,7 @@ def test_what_was_found_whole_before_is_not_believed_of_another_set_of_fields() 
         for each in (whole, whole, edited, edited, whole)
     ]
 
-    assert verdicts == [Verdict.KEEP] * 2 + [Verdict.CONFIGURE] * 2 + [Verdict.KEEP]
+    assert verdicts == [StepAction.KEEP] * 2 + [StepAction.CONFIGURE] * 2 + [StepAction.KEEP]
 
 
 def test_replicas_are_missed_when_the_autoscaler_that_set_them_is_gone() -> None:
@@ -101,7 +101,7 @@ def test_replicas_are_missed_when_the_autoscaler_that_set_them_is_gone() -> None
     by: Object = {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
     autoscaler = by | {"manager": "kube-controller-manager", "subresource": "scale"}
     scaled["metadata"]["managedFields"].append(autoscaler)
-    assert decide(desired, observe(slim(scaled)), CONTEXT).verdict == Verdict.KEEP
+    assert decide(desired, observe(slim(scaled)), CONTEXT).verdict == StepAction.KEEP
 
     scaled["metadata"]["managedFields"][-1] = by | {"manager": "kubectl"}
     step = decide(desired, observe(slim(scaled)), CONTEXT)
@@ -115,7 +115,7 @@ def test_fields_are_gone_through_once_however_often_a_status_changes(
     """Another resource version with the same set of fields is known to hold everything."""
     desired, looks = one(deployment("d", image="example.com/app:looked-at-once")), 0
 
-    def counted(own: FieldSet, wanted: Object) -> list[Missing]:
+    def counted(own: FieldSet, wanted: Object) -> list[UnownedField]:
         nonlocal looks
         looks += 1
         return uncovered(own, wanted)
@@ -125,7 +125,7 @@ def test_fields_are_gone_through_once_however_often_a_status_changes(
         told = live(desired.manifest)
         told["metadata"]["resourceVersion"] = str(number)
         told["status"] = {"availableReplicas": number}
-        assert decide(desired, observe(slim(told)), CONTEXT).verdict == Verdict.KEEP
+        assert decide(desired, observe(slim(told)), CONTEXT).verdict == StepAction.KEEP
 
     assert looks == 1
 
@@ -149,7 +149,7 @@ def test_fields_of_others_are_no_reason_to_write() -> None:
         {"manager": "injector", "operation": "Update", "fieldsV1": {"f:data": {"f:b": {}}}}
     )
 
-    assert decide(desired, observe(shared), CONTEXT).verdict == Verdict.KEEP
+    assert decide(desired, observe(shared), CONTEXT).verdict == StepAction.KEEP
 
 
 def test_replicas_that_an_autoscaler_set_are_its_own() -> None:
@@ -166,13 +166,13 @@ def test_replicas_that_an_autoscaler_set_are_its_own() -> None:
     scaled["metadata"]["managedFields"].append(by)
 
     step = decide(desired, observe(scaled), CONTEXT)
-    assert step.verdict == Verdict.KEEP
+    assert step.verdict == StepAction.KEEP
     assert "replicas" not in step.manifest["spec"]
     assert desired.manifest["spec"]["replicas"] == 2
 
     by["manager"] = "kubectl"
     step = decide(desired, observe(scaled), CONTEXT)
-    assert step.verdict == Verdict.CONFIGURE
+    assert step.verdict == StepAction.CONFIGURE
     assert step.manifest["spec"]["replicas"] == 2
 
 
@@ -185,12 +185,12 @@ def test_an_object_of_another_set_is_refused_and_a_shared_namespace_left() -> No
         for ref, each in mine.objects.items()
     }
 
-    assert verdicts == {"ConfigMap": Verdict.REFUSE, "Namespace": Verdict.KEEP}
+    assert verdicts == {"ConfigMap": StepAction.REFUSE, "Namespace": StepAction.KEEP}
 
-    orphan = Context(SET.id, adoptable=frozenset({OTHER.id}))
+    orphan = StepContext(SET.id, adoptable=frozenset({OTHER.id}))
     (ref,) = [each for each in mine.objects if each.kind == "ConfigMap"]
     step = decide(mine.objects[ref], seen(theirs.objects[ref].manifest), orphan)
-    assert step.verdict == Verdict.CONFIGURE
+    assert step.verdict == StepAction.CONFIGURE
 
 
 def test_an_object_that_goes_away_is_waited_for() -> None:
@@ -198,7 +198,7 @@ def test_an_object_that_goes_away_is_waited_for() -> None:
     desired = one(config_map("c"))
     going = seen(desired.manifest, deletionTimestamp="2026-01-01T00:00:00Z")
 
-    assert decide(desired, going, CONTEXT).verdict == Verdict.WAIT
+    assert decide(desired, going, CONTEXT).verdict == StepAction.WAIT
 
 
 def test_the_go_operator_s_object_is_adopted() -> None:
@@ -212,17 +212,17 @@ def test_the_go_operator_s_object_is_adopted() -> None:
     entry: Object = {"manager": "manifestival", "operation": "Update", "fieldsV1": {}}
     by_manager = {**bare, "metadata": {**bare["metadata"], "managedFields": [entry]}}
 
-    assert decide(desired, observe(by_annotation), CONTEXT).verdict == Verdict.ADOPT
-    assert decide(desired, observe(by_manager), CONTEXT).verdict == Verdict.ADOPT
+    assert decide(desired, observe(by_annotation), CONTEXT).verdict == StepAction.ADOPT
+    assert decide(desired, observe(by_manager), CONTEXT).verdict == StepAction.ADOPT
 
 
 def test_a_job_that_was_done_does_not_run_again_when_its_ttl_removes_it() -> None:
     """A changed one does."""
     desired = one(job("j"))
-    done = Context(SET.id, done_jobs={"home/j": desired.digest})
+    done = StepContext(SET.id, done_jobs={"home/j": desired.digest})
 
-    assert decide(desired, None, done).verdict == Verdict.KEEP
-    assert decide(one(job("j", image="new")), None, done).verdict == Verdict.CREATE
+    assert decide(desired, None, done).verdict == StepAction.KEEP
+    assert decide(one(job("j", image="new")), None, done).verdict == StepAction.CREATE
 
 
 def test_a_namespace_that_we_created_keeps_that_mark() -> None:
@@ -231,15 +231,15 @@ def test_a_namespace_that_we_created_keeps_that_mark() -> None:
     made = live(desired.manifest)
     made["metadata"]["annotations"] = {
         **made["metadata"]["annotations"],
-        marks.CREATED_BY: SET.id,
-        marks.APPLIED_HASH: "old",
+        well_known.CREATED_BY: SET.id,
+        well_known.APPLIED_HASH: "old",
     }
 
     step = decide(desired, observe(made), CONTEXT)
 
-    assert step.verdict == Verdict.CONFIGURE
-    assert step.manifest["metadata"]["annotations"][marks.CREATED_BY] == SET.id
-    assert marks.CREATED_BY not in desired.manifest["metadata"]["annotations"]
+    assert step.verdict == StepAction.CONFIGURE
+    assert step.manifest["metadata"]["annotations"][well_known.CREATED_BY] == SET.id
+    assert well_known.CREATED_BY not in desired.manifest["metadata"]["annotations"]
 
 
 def test_waves_are_in_order_of_need() -> None:
@@ -317,14 +317,14 @@ class Model:
         self.inventory = Inventory()
         self.version = 0
 
-    def observed(self) -> dict[Ref, Observed]:
+    def observed(self) -> dict[Ref, ObservedObject]:
         """All objects."""
         return {ref: observe(each) for ref, each in self.objects.items()}
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[SetMember]:
         """The members that can be found from the parent's list."""
         found = [each for each in self.observed().values() if each.part_of == SET.id]
-        return [Member(DEPLOYMENTS, each) for each in found if self.inventory.covers([each.ref])]
+        return [SetMember(DEPLOYMENTS, each) for each in found if self.inventory.covers([each.ref])]
 
     def run(self, objects: list[Object], stop_after: int) -> bool:
         """Apply and prune, and die after so many writes; whether it came to its end."""
@@ -411,13 +411,13 @@ labels = st.sampled_from(["", SET.id, OTHER.id, "applyset-somebody-v1"])
 @given(st.dictionaries(st.sampled_from("abcdef"), labels), st.booleans())
 def test_prune_touches_nothing_without_our_label(marked: dict[str, str], created: bool) -> None:
     """Not even a namespace that carries our other mark."""
-    members: list[Member] = []
+    members: list[SetMember] = []
     for name, label in marked.items():
         each = namespace(name) if name < "d" else config_map(name)
-        each["metadata"] |= {"labels": {marks.PART_OF: label}, "uid": name}
+        each["metadata"] |= {"labels": {well_known.PART_OF: label}, "uid": name}
         if created:
-            each["metadata"]["annotations"] = {marks.CREATED_BY: SET.id}
-        members.append(Member(NAMESPACES, observe(each)))
+            each["metadata"]["annotations"] = {well_known.CREATED_BY: SET.id}
+        members.append(SetMember(NAMESPACES, observe(each)))
 
     pruning = prune(members, frozenset(), SET)
 
@@ -434,8 +434,8 @@ def test_only_namespaces_that_this_set_created_are_deleted(
 ) -> None:
     """And never the one in which the parent lives; those that stay are released."""
     each = one(namespace(name)).manifest
-    each["metadata"]["annotations"][marks.CREATED_BY] = created_by
-    member = Member(NAMESPACES, seen(each))
+    each["metadata"]["annotations"][well_known.CREATED_BY] = created_by
+    member = SetMember(NAMESPACES, seen(each))
 
     pruning = prune([member], frozenset(), SET)
 
@@ -454,7 +454,7 @@ def test_removal_goes_the_other_way() -> None:
         manifest(THINGS, "t"),
     ]
     members = [
-        Member(each.resource, seen(each.manifest))
+        SetMember(each.resource, seen(each.manifest))
         for each in desired_set(*objects, crd()).objects.values()
     ]
 
@@ -463,11 +463,11 @@ def test_removal_goes_the_other_way() -> None:
     assert [
         (step, [each.ref.name for each in some]) for step, some in pruning.removals.items()
     ] == [
-        (Removal.CUSTOM, ["t"]),
-        (Removal.WORKLOADS, ["d"]),
-        (Removal.MATERIAL, ["c"]),
-        (Removal.AGGREGATED, ["a"]),
-        (Removal.ROLES, ["r"]),
+        (RemovalWave.CUSTOM, ["t"]),
+        (RemovalWave.WORKLOADS, ["d"]),
+        (RemovalWave.MATERIAL, ["c"]),
+        (RemovalWave.AGGREGATED, ["a"]),
+        (RemovalWave.ROLES, ["r"]),
     ]
     assert [each.ref.kind for each in pruning.released] == ["CustomResourceDefinition"]
     assert pruning.second_look == {"a"}
@@ -480,7 +480,7 @@ def test_removal_goes_the_other_way() -> None:
 def test_a_prune_tells_when_most_workloads_would_go(wanted: str, lost: str) -> None:
     """Jobs come and go, and do not count."""
     every = desired_set(*map(deployment, "abc"), job("j"), job("k"), config_map("c"))
-    members = [Member(each.resource, seen(each.manifest)) for each in every.objects.values()]
+    members = [SetMember(each.resource, seen(each.manifest)) for each in every.objects.values()]
 
     pruning = prune(members, desired_set(*map(deployment, wanted)).refs, SET)
 

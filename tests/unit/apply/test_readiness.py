@@ -6,7 +6,7 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, CRDS, DAEMON_SETS, DEPLOYMENTS, JOBS, STATEFUL_SETS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.observe.readiness import State, health, ready_endpoints, summarize
+from knfleet.apply.observe.readiness import ReadinessState, health, ready_endpoints, summarize
 from knfleet.apply.refs import Ref
 from tests.support.objects import config_map, deployment, manifest, namespace
 
@@ -34,14 +34,14 @@ def condition(kind: str, status: str = "True", **rest: str) -> Object:
 @pytest.mark.parametrize(
     ("status", "state", "words"),
     [
-        ({}, State.READY, ""),
-        ({"observedGeneration": 1}, State.PROGRESSING, "not seen"),
-        ({"updatedReplicas": 1}, State.PROGRESSING, "1 of 2 updated"),
-        ({"replicas": 3}, State.PROGRESSING, "1 old pods remain"),
-        ({"availableReplicas": 1}, State.PROGRESSING, "1 of 2 available"),
+        ({}, ReadinessState.READY, ""),
+        ({"observedGeneration": 1}, ReadinessState.PROGRESSING, "not seen"),
+        ({"updatedReplicas": 1}, ReadinessState.PROGRESSING, "1 of 2 updated"),
+        ({"replicas": 3}, ReadinessState.PROGRESSING, "1 old pods remain"),
+        ({"availableReplicas": 1}, ReadinessState.PROGRESSING, "1 of 2 available"),
         (
             {"conditions": [condition("Progressing", "False", reason="ProgressDeadlineExceeded")]},
-            State.FAILED,
+            ReadinessState.FAILED,
             "no progress",
         ),
         (
@@ -49,12 +49,12 @@ def condition(kind: str, status: str = "True", **rest: str) -> Object:
                 "availableReplicas": 0,
                 "conditions": [condition("ReplicaFailure", message="exceeded quota")],
             },
-            State.PROGRESSING,
+            ReadinessState.PROGRESSING,
             "exceeded quota",
         ),
     ],
 )
-def test_deployments(status: Object, state: State, words: str) -> None:
+def test_deployments(status: Object, state: ReadinessState, words: str) -> None:
     """The Available condition alone would call an old ReplicaSet ready."""
     available = condition("Available")
     given = {**ROLLED_OUT, **status}
@@ -77,18 +77,18 @@ def test_a_deployment_scaled_to_nothing_is_ready() -> None:
 @pytest.mark.parametrize(
     ("spec", "status", "state"),
     [
-        ({}, {"availableReplicas": 2, "currentRevision": "b"}, State.READY),
-        ({}, {"availableReplicas": 1, "currentRevision": "b"}, State.PROGRESSING),
-        ({}, {"availableReplicas": 2, "updatedReplicas": 1}, State.PROGRESSING),
-        ({"updateStrategy": {"type": "OnDelete"}}, {"availableReplicas": 2}, State.READY),
+        ({}, {"availableReplicas": 2, "currentRevision": "b"}, ReadinessState.READY),
+        ({}, {"availableReplicas": 1, "currentRevision": "b"}, ReadinessState.PROGRESSING),
+        ({}, {"availableReplicas": 2, "updatedReplicas": 1}, ReadinessState.PROGRESSING),
+        ({"updateStrategy": {"type": "OnDelete"}}, {"availableReplicas": 2}, ReadinessState.READY),
         (
             {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
             {"availableReplicas": 2, "updatedReplicas": 1},
-            State.READY,
+            ReadinessState.READY,
         ),
     ],
 )
-def test_stateful_sets(spec: Object, status: Object, state: State) -> None:
+def test_stateful_sets(spec: Object, status: Object, state: ReadinessState) -> None:
     """All pods of the newest revision, unless the strategy says otherwise."""
     given = {"observedGeneration": 2, "currentRevision": "a", "updateRevision": "b", **status}
 
@@ -98,16 +98,16 @@ def test_stateful_sets(spec: Object, status: Object, state: State) -> None:
 @pytest.mark.parametrize(
     ("status", "state"),
     [
-        ({}, State.PROGRESSING),
-        ({"desiredNumberScheduled": 0}, State.READY),
-        ({"desiredNumberScheduled": 2, "numberAvailable": 2}, State.PROGRESSING),
+        ({}, ReadinessState.PROGRESSING),
+        ({"desiredNumberScheduled": 0}, ReadinessState.READY),
+        ({"desiredNumberScheduled": 2, "numberAvailable": 2}, ReadinessState.PROGRESSING),
         (
             {"desiredNumberScheduled": 2, "numberAvailable": 2, "updatedNumberScheduled": 2},
-            State.READY,
+            ReadinessState.READY,
         ),
     ],
 )
-def test_daemon_sets(status: Object, state: State) -> None:
+def test_daemon_sets(status: Object, state: ReadinessState) -> None:
     """Every node has a new pod; no node is enough, too, but not before the controller looked."""
     found = health(workload(DAEMON_SETS, {}, {"observedGeneration": 2, **status}))
 
@@ -117,13 +117,13 @@ def test_daemon_sets(status: Object, state: State) -> None:
 @pytest.mark.parametrize(
     ("conditions", "state"),
     [
-        ([], State.PROGRESSING),
-        ([condition("Complete")], State.READY),
-        ([condition("Failed", message="too often")], State.FAILED),
-        ([condition("Failed", "False")], State.PROGRESSING),
+        ([], ReadinessState.PROGRESSING),
+        ([condition("Complete")], ReadinessState.READY),
+        ([condition("Failed", message="too often")], ReadinessState.FAILED),
+        ([condition("Failed", "False")], ReadinessState.PROGRESSING),
     ],
 )
-def test_jobs(conditions: list[Object], state: State) -> None:
+def test_jobs(conditions: list[Object], state: ReadinessState) -> None:
     """A failed one says so, instead of being waited for."""
     assert health(manifest(JOBS, "j", spec={}, status={"conditions": conditions})).state == state
 
@@ -131,13 +131,13 @@ def test_jobs(conditions: list[Object], state: State) -> None:
 @pytest.mark.parametrize(
     ("conditions", "state"),
     [
-        ([], State.PROGRESSING),
-        ([condition("NamesAccepted"), condition("Established")], State.READY),
-        ([condition("NamesAccepted", "False", message="taken")], State.FAILED),
-        ([condition("NonStructuralSchema")], State.FAILED),
+        ([], ReadinessState.PROGRESSING),
+        ([condition("NamesAccepted"), condition("Established")], ReadinessState.READY),
+        ([condition("NamesAccepted", "False", message="taken")], ReadinessState.FAILED),
+        ([condition("NonStructuralSchema")], ReadinessState.FAILED),
     ],
 )
-def test_crds(conditions: list[Object], state: State) -> None:
+def test_crds(conditions: list[Object], state: ReadinessState) -> None:
     """Established, or why not."""
     assert health(manifest(CRDS, "c", status={"conditions": conditions})).state == state
 

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from knfleet.cli.demo import command
 from knfleet.dev.demo import demo
-from knfleet.dev.demo.demo import Shown
-from knfleet.dev.dev_status import ClusterStatus
+from knfleet.dev.demo.demo import DemoResult
+from knfleet.dev.dev_status import DevClusterStatus
 
 
 @pytest.mark.parametrize("folder", [None, "some where"])
@@ -18,9 +18,9 @@ def test_hints_name_the_clusters_that_were_kept(
 ) -> None:
     """By --dir when they are in a folder of the user's choice."""
 
-    async def show(*_: Any, **__: Any) -> Shown:
-        return Shown(
-            (ClusterStatus("spoke1", True, "https://127.0.0.1:1", "v1.35", "", ()),),
+    async def show(*_: Any, **__: Any) -> DemoResult:
+        return DemoResult(
+            (DevClusterStatus("spoke1", True, "https://127.0.0.1:1", "v1.35", "", ()),),
             "http://127.0.0.1:2",
         )
 

@@ -13,16 +13,22 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.cli.fleet.get import age, row
 from knfleet.cli.main import knfleet
-from knfleet.hub.registration.drivers.csr_rules import Request
-from knfleet.install.agent_manifests import JoinPlan, home_objects, managed_objects
-from knfleet.install.deployments import HubPlan, Quality, cluster_manager, hub_deployment, image_of
+from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest
+from knfleet.install.agent_manifests import AgentInstall, home_objects, managed_objects
+from knfleet.install.deployments import (
+    HubInstall,
+    PodProfile,
+    cluster_manager,
+    hub_deployment,
+    image_of,
+)
 from knfleet.kube.yaml import load_all
-from knfleet.workflows.accept_clusters import NotAcceptable, Pending, Wish, choose
-from knfleet.workflows.diagnosis import Seen, diagnose
-from knfleet.workflows.join_token import Invitation
+from knfleet.workflows.accept_clusters import AcceptOptions, NotAcceptable, PendingCluster, choose
+from knfleet.workflows.diagnosis import DiagnosisInput, diagnose
+from knfleet.workflows.join_token import JoinToken
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-PLAN = JoinPlan(cluster="c1", bootstrap=b"kubeconfig", image="x/knfleet:1")
+PLAN = AgentInstall(cluster="c1", bootstrap=b"kubeconfig", image="x/knfleet:1")
 
 KUBECONFIG = """
 apiVersion: v1
@@ -48,7 +54,7 @@ def rules_of(objects: list[Object], *kinds: str) -> list[Object]:
 
 
 def test_the_join_command_is_that_of_the_document():
-    invitation = Invitation("https://hub:6443", "abc", "sha256:00")
+    invitation = JoinToken("https://hub:6443", "abc", "sha256:00")
 
     assert invitation.command() == (
         "knfleet join --hub-token abc --hub-apiserver https://hub:6443 --wait"
@@ -135,16 +141,16 @@ def test_what_cannot_be_is_refused_with_a_sentence(
 @pytest.mark.parametrize(
     ("quality", "resources"),
     [
-        (Quality("BestEffort"), {}),
-        (Quality("ResourceRequirement", {"cpu": "1"}), {"limits": {"cpu": "1"}}),
+        (PodProfile("BestEffort"), {}),
+        (PodProfile("ResourceRequirement", {"cpu": "1"}), {"limits": {"cpu": "1"}}),
     ],
 )
-def test_quality_of_service_reaches_the_pods(quality: Quality, resources: Object):
-    deployment = hub_deployment(HubPlan("x/knfleet:1", quality=quality))
+def test_quality_of_service_reaches_the_pods(quality: PodProfile, resources: Object):
+    deployment = hub_deployment(HubInstall("x/knfleet:1", quality=quality))
 
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == resources
-    manager = cluster_manager(HubPlan("x/knfleet:1", quality=quality))
+    manager = cluster_manager(HubInstall("x/knfleet:1", quality=quality))
     assert manager["spec"]["resourceRequirement"]["type"] == quality.qos
 
 
@@ -172,7 +178,7 @@ def test_the_agent_may_do_what_it_does_and_no_more():
 
 
 def test_a_hosted_agent_leaves_no_pod_on_the_managed_cluster():
-    plan = JoinPlan(
+    plan = AgentInstall(
         cluster="c1",
         bootstrap=b"",
         image="x/knfleet:1",
@@ -192,7 +198,7 @@ def test_a_hosted_agent_leaves_no_pod_on_the_managed_cluster():
 
 
 def test_a_singleton_is_the_same_agent_under_another_name():
-    plan = JoinPlan(cluster="c1", bootstrap=b"", image="x/knfleet:1", mode="Singleton")
+    plan = AgentInstall(cluster="c1", bootstrap=b"", image="x/knfleet:1", mode="Singleton")
 
     assert home_objects(plan)[-1]["metadata"]["name"] == "klusterlet-agent"
     assert home_objects(PLAN)[-1]["metadata"]["name"] == "klusterlet-registration-agent"
@@ -220,16 +226,16 @@ def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str):
     assert age(made, NOW) == text
 
 
-def pending(agent: str, user: str = "system:bootstrap:ocmhub") -> Pending:
+def pending(agent: str, user: str = "system:bootstrap:ocmhub") -> PendingCluster:
     """A request that waits."""
-    from knfleet.agent.registration.cluster_names import Names
+    from knfleet.agent.registration.cluster_names import AgentNames
     from knfleet.agent.registration.drivers import csr
 
-    names = Names("c1", agent)
+    names = AgentNames("c1", agent)
     pem = csr.request_pem(csr.new_key(), names)
     manifest = csr.request_manifest(pem, names)
     manifest["metadata"]["name"] = f"c1-{agent}"
-    return Pending(manifest, Request("c1", agent, user))
+    return PendingCluster(manifest, AgentCertificateRequest("c1", agent, user))
 
 
 @pytest.mark.parametrize("agents", [("one", "two"), ("one", "one")])
@@ -238,39 +244,39 @@ def test_a_person_must_choose_between_keys_that_ask_for_one_name(agents: tuple[s
     asked = [pending(each) for each in agents]
 
     with pytest.raises(NotAcceptable, match="several keys") as caught:
-        choose(asked, "c1", Wish())
+        choose(asked, "c1", AcceptOptions())
     assert all(each.fingerprint in str(caught.value) for each in asked)
-    assert choose(asked, "c1", Wish(key=asked[1].fingerprint)) == [asked[1]]
+    assert choose(asked, "c1", AcceptOptions(key=asked[1].fingerprint)) == [asked[1]]
     again = [asked[0], asked[0]]
-    assert choose(again, "c1", Wish()) == again
+    assert choose(again, "c1", AcceptOptions()) == again
 
 
 def test_an_agent_may_be_chosen_by_its_name():
     asked = [pending("one"), pending("two")]
 
-    assert choose(asked, "c1", Wish(agent="two")) == [asked[1]]
+    assert choose(asked, "c1", AcceptOptions(agent="two")) == [asked[1]]
     with pytest.raises(NotAcceptable, match="several keys"):
-        choose([*asked, pending("two")], "c1", Wish(agent="two"))
+        choose([*asked, pending("two")], "c1", AcceptOptions(agent="two"))
 
 
 def test_a_key_that_nobody_asks_with_is_refused():
     asked = pending("one")
 
     with pytest.raises(NotAcceptable, match="none of the requests") as caught:
-        choose([asked], "c1", Wish(key="sha256:00"))
+        choose([asked], "c1", AcceptOptions(key="sha256:00"))
     assert asked.fingerprint in str(caught.value)
 
 
 def test_only_requests_of_those_who_may_ask_are_approved():
     stranger = pending("one", "system:serviceaccount:default:default")
 
-    assert choose([stranger], "c1", Wish()) == []
+    assert choose([stranger], "c1", AcceptOptions()) == []
     known = ("system:serviceaccount:default:default",)
-    assert choose([stranger], "c1", Wish(requesters=known)) == [stranger]
+    assert choose([stranger], "c1", AcceptOptions(requesters=known)) == [stranger]
 
 
 def test_the_doctor_says_what_to_do():
-    found = diagnose(Seen("c1", cluster(), pending=1), NOW)
+    found = diagnose(DiagnosisInput("c1", cluster(), pending=1), NOW)
 
     lines = "\n".join(each.line() for each in found)
     assert "1 certificate requests wait" in lines
@@ -280,7 +286,7 @@ def test_the_doctor_says_what_to_do():
 
 
 def test_the_doctor_sees_a_silent_agent():
-    seen = Seen("c1", cluster(), renewed=NOW - timedelta(seconds=301))
+    seen = DiagnosisInput("c1", cluster(), renewed=NOW - timedelta(seconds=301))
 
     (heartbeat,) = [each for each in diagnose(seen, NOW) if each.what == "heartbeat"]
     assert heartbeat.grade == "bad"

@@ -196,9 +196,9 @@ def test_a_command_that_is_mistyped(typed: tuple[str, ...], words: str) -> None:
     ("kind", "words"),
     [
         (errors.DnsFailed, "check the server's name and your network or VPN"),
-        (errors.Unanswered, "check your network, VPN and firewall"),
+        (errors.RequestTimeout, "check your network, VPN and firewall"),
         (errors.ProxyFailed, "check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY"),
-        (errors.Interrupted, "check your network, VPN and firewall"),
+        (errors.ConnectionInterrupted, "check your network, VPN and firewall"),
     ],
 )
 def test_each_way_of_not_being_reached_has_its_remedy(
@@ -220,5 +220,7 @@ def test_a_fault_of_ours_is_not_hidden() -> None:
     assert not is_ours(KeyError("x"))
     assert not is_ours(OSError("x"))
     assert is_ours(FileNotFoundError(2, "No such file or directory", "plan.json"))
-    assert is_ours(ExceptionGroup("both", [errors.Refused("a"), errors.Refused("b")]))
+    assert is_ours(
+        ExceptionGroup("both", [errors.ConnectionRefused("a"), errors.ConnectionRefused("b")])
+    )
     assert sentence(ExceptionGroup("both", [errors.KubeError("a"), errors.KubeError("b")])) == "a"

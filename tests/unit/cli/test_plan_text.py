@@ -10,9 +10,15 @@ from knfleet.cli.knative.plan_text import change_lines, field_text, names, plans
 from knfleet.cli.main import knfleet
 from knfleet.kube.yaml import load
 from knfleet.view.differences import FieldChange
-from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans, Problem
+from knfleet.view.plan.model import (
+    FleetPlan,
+    ObjectChange,
+    PlannedAction,
+    PlanProblem,
+    ResourcePlan,
+)
 
-PLAN = Plan(
+PLAN = ResourcePlan(
     kind="KnativeServing",
     namespace="knative-serving",
     name="knative",
@@ -21,10 +27,10 @@ PLAN = Plan(
     wanted="1.23.0",
     custom_resource=(FieldChange("spec.version", "1.22", "1.23"),),
     changes=(
-        ObjectChange(Act.DELETE, Ref("apps", "Deployment", "knative-serving", "old")),
-        ObjectChange(Act.CREATE, Ref("", "ConfigMap", "knative-serving", "new")),
+        ObjectChange(PlannedAction.DELETE, Ref("apps", "Deployment", "knative-serving", "old")),
+        ObjectChange(PlannedAction.CREATE, Ref("", "ConfigMap", "knative-serving", "new")),
         ObjectChange(
-            Act.CHANGE,
+            PlannedAction.CHANGE,
             Ref("apps", "Deployment", "knative-serving", "controller"),
             (
                 FieldChange("spec.replicas", 1, 2),
@@ -35,7 +41,7 @@ PLAN = Plan(
     ),
     images=("example.com/controller:1.23.0",),
 )
-IDLE = Plan(
+IDLE = ResourcePlan(
     kind="KnativeEventing",
     namespace="knative-eventing",
     name="knative",
@@ -43,12 +49,12 @@ IDLE = Plan(
     installed="1.23.0",
     wanted="1.23.0",
 )
-LOST = msgspec.structs.replace(IDLE, name="lost", wanted="", problems=(Problem("no way in"),))
+LOST = msgspec.structs.replace(IDLE, name="lost", wanted="", problems=(PlanProblem("no way in"),))
 
 
 def test_a_plan_is_read_from_the_deletions_on() -> None:
     """Every line has one thing to say."""
-    assert plans_text(Plans((PLAN,))).splitlines() == [
+    assert plans_text(FleetPlan((PLAN,))).splitlines() == [
         "KnativeServing knative-serving/knative on fleet/london (1.22.0 → 1.23.0)",
         "  spec.version: 1.22 → 1.23",
         "  DELETE  Deployment knative-serving/old",
@@ -65,7 +71,7 @@ def test_a_plan_is_read_from_the_deletions_on() -> None:
 
 def test_one_that_fails_hides_no_other() -> None:
     """All are there, and the last line counts them."""
-    text = plans_text(Plans((PLAN, IDLE, LOST)))
+    text = plans_text(FleetPlan((PLAN, IDLE, LOST)))
 
     assert "  ERROR  no way in" in text
     assert "  Nothing to do." in text
@@ -94,7 +100,7 @@ def test_of_long_texts_only_the_lines_that_differ_are_shown() -> None:
     before = "\n".join(["same", "old", *map(str, range(20)), "same"])
     after = "same\nnew\nsame"
     change = ObjectChange(
-        Act.CHANGE,
+        PlannedAction.CHANGE,
         Ref("", "ConfigMap", "a", "b"),
         (FieldChange("data.short", "a\n---\n", "a\nc\n"), FieldChange("data.long", before, after)),
     )
@@ -117,7 +123,7 @@ def test_wide_has_a_row_for_each_field_with_whole_values() -> None:
     """For those who search."""
     long = msgspec.structs.replace(PLAN, custom_resource=(FieldChange("a", after="x" * 100),))
 
-    lines = wide(Plans((long, LOST))).splitlines()
+    lines = wide(FleetPlan((long, LOST))).splitlines()
 
     assert len(lines) == 1 + 1 + 2 + 3 + 1
     assert "x" * 100 in lines[1]
@@ -126,15 +132,15 @@ def test_wide_has_a_row_for_each_field_with_whole_values() -> None:
 
 def test_programs_read_the_same_from_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     """Everything that a plan says is in both."""
-    show(Plans((PLAN, LOST)), "json")
+    show(FleetPlan((PLAN, LOST)), "json")
     as_json = msgspec.json.decode(capsys.readouterr().out)
-    show(Plans((PLAN, LOST)), "yaml")
+    show(FleetPlan((PLAN, LOST)), "yaml")
     assert load(capsys.readouterr().out) == as_json
 
 
 def test_names_are_those_of_kubectl() -> None:
     """Deletions first here, too."""
-    assert names(Plans((PLAN,))) == [
+    assert names(FleetPlan((PLAN,))) == [
         "deployment.apps/old",
         "configmap/new",
         "deployment.apps/controller",

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from knfleet.api.knative.conditions import DEPLOYMENTS_AVAILABLE, READY
 from knfleet.cli.knative.status_text import chain_text, cluster_text, fleet_text, news
 from knfleet.view.chain import chain_of, with_details
-from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.view.workload_findings import Finding
+from knfleet.view.workload_findings import WorkloadFinding
 from tests.support.overview_samples import condition, install, managed, profile
 
 NOW = datetime(2026, 11, 16, 3, 5, tzinfo=UTC)
@@ -21,7 +21,7 @@ HEADINGS = (
 BUSY_LINE = "KnativeServing   knative/busy     fleet/edge-0   → 1.23    False   5m      NotReady"
 
 
-def sample(count: int = 2) -> Fleet:
+def sample(count: int = 2) -> FleetView:
     """A fleet with one lost cluster and one installation under way."""
     names = [f"edge-{number}" for number in range(count)]
     ready = condition(READY, "True")
@@ -67,8 +67,8 @@ def test_three_hundred_clusters_fit_on_a_screen() -> None:
 
 def test_a_chain_shows_its_links_and_what_was_found() -> None:
     said = [condition("TargetClusterResolved", "True"), *BUSY]
-    pod = Finding("Pod knative/activator-x", "bad", "container a: ImagePullBackOff")
-    found = Finding("Deployment knative/activator", "busy", "0/1 0 of 1 available", (pod,))
+    pod = WorkloadFinding("Pod knative/activator-x", "bad", "container a: ImagePullBackOff")
+    found = WorkloadFinding("Deployment knative/activator", "busy", "0/1 0 of 1 available", (pod,))
     chain = with_details(chain_of(install("busy", *said, on="edge-0")), "readiness", (found,))
 
     lines = chain_text(chain, NOW).splitlines()

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from knfleet.cli.main import knfleet
-from knfleet.cli.process.web import tell
+from knfleet.cli.process.web import write_url
 from knfleet.kube.yaml import dump_all
 from testbed.fakes.sockets import loopback_socket
 
@@ -66,10 +66,10 @@ def test_the_address_in_a_file_is_for_its_owner_alone(
     """It holds the key, so it is printed only when no file is named."""
     path = tmp_path / "url"
 
-    tell(path, "http://127.0.0.1:1/enter?key=secret")
+    write_url(path, "http://127.0.0.1:1/enter?key=secret")
     assert "secret" not in capsys.readouterr().out
     assert path.read_text() == "http://127.0.0.1:1/enter?key=secret\n"
     assert path.stat().st_mode & 0o777 == 0o600
 
-    tell(None, "http://127.0.0.1:1/enter?key=secret")
+    write_url(None, "http://127.0.0.1:1/enter?key=secret")
     assert "secret" in capsys.readouterr().out

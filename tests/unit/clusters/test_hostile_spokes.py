@@ -11,7 +11,7 @@ from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.clusters import access_errors
 from knfleet.clusters.connection import MEMORY_LIMIT_BYTES
 from knfleet.clusters.connection_state import Phase
-from knfleet.clusters.pool import Spokes
+from knfleet.clusters.pool import ClusterPool
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
@@ -55,7 +55,7 @@ async def reading(client: Client) -> AsyncGenerator[None, None]:
         await asyncio.wait([task])
 
 
-async def lose(spokes: Spokes, name: str) -> str:
+async def lose(spokes: ClusterPool, name: str) -> str:
     """Wait until a spoke is not used any more; what is said of it."""
     before = used_bytes()
 

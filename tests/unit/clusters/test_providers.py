@@ -123,10 +123,10 @@ def test_a_changed_file_is_taken_up_and_a_bad_one_is_not(tmp_path: Path):
     def swap(name: str) -> None:
         (tmp_path / "fresh").symlink_to(name)
         (tmp_path / "fresh").rename(link)
-        file.look()
+        file.reload_if_changed()
 
     file.load()
-    file.look()
+    file.reload_if_changed()
     assert changes == []
     swap("two")
     assert changes == [("a",)]
@@ -145,7 +145,7 @@ def test_a_file_that_goes_away_takes_nothing_with_it(tmp_path: Path):
     file.load()
     path.unlink()
 
-    file.look()
+    file.reload_if_changed()
 
     assert [each.name for each in file.providers] == ["a"]
     assert "cannot be read: No such file" in file.problem
@@ -161,7 +161,7 @@ def test_a_file_that_is_of_no_use_at_the_start_is_followed(tmp_path: Path):
     for content in (b"", b"", b"{", b'{"providers": []}'):
         if content:
             path.write_bytes(content)
-        file.look()
+        file.reload_if_changed()
 
     assert len(problems) == 3
     assert "cannot be read: No such file" in problems[0]

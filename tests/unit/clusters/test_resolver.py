@@ -11,12 +11,12 @@ from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.access_resolver import (
     ADDITIONAL_ARGS,
     ADDITIONAL_ENVS,
-    Access,
+    ResolvedAccess,
     check_health,
     resolve,
 )
 from knfleet.clusters.provider_file import Provider
-from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION, EnvVar, ExecBody
+from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION, ExecBody, ExecEnvVar
 from knfleet.plugins import execcredential, permission
 from testbed.fakes.certificates import Authority
 from testbed.fakes.fleet import V1, profile
@@ -26,7 +26,7 @@ CA = Authority().pem
 EXEC = ExecBody(
     command="/plugins/reader",
     args=("--quiet",),
-    env=(EnvVar("HOME", "/tmp"),),
+    env=(ExecEnvVar("HOME", "/tmp"),),
     api_version=V1,
     provide_cluster_info=True,
 )
@@ -230,7 +230,7 @@ def test_no_profile_permits_itself_secrets_of_other_namespaces(policy: Any):
     assert env_of(access) == {"HOME": "/tmp", "TENANT": "one"}
 
 
-def env_of(access: Access) -> dict[str, str]:
+def env_of(access: ResolvedAccess) -> dict[str, str]:
     """The variables of a plugin, without the one that is always there."""
     env = dict(access.plugin.env)
     assert env.pop(execcredential.PROFILE) == "fleet/spoke1"

@@ -14,7 +14,7 @@ from knfleet.clusters import access_errors
 from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.cluster_metrics import watch_spokes
 from knfleet.clusters.connection_state import Phase
-from knfleet.clusters.pool import Policy
+from knfleet.clusters.pool import PoolPolicy
 from knfleet.kube.cache.informer import Informer
 from knfleet.runtime.metrics import Metrics
 from testbed.fakes.certificates import Authority
@@ -79,7 +79,7 @@ async def test_a_plugin_that_cannot_be_run_is_run_when_it_can(
         plugin.chmod(mode)
     fleet.add_spoke("one")
     patient = replace(QUICK, retry=600.0, plugin_retry_limit=600.0)
-    async with fleet.running(Policy(timing=patient)) as spokes:
+    async with fleet.running(PoolPolicy(timing=patient)) as spokes:
         spokes.use(key("one"), "test")
         expected = access_errors.ACCESS_PROVIDER_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
@@ -192,7 +192,7 @@ def problem_of(file: object) -> str:
 async def test_heartbeats_of_a_profile_cost_nothing(fleet: Fleet) -> None:
     """No request to the spoke, no run of the plugin, no news to anybody."""
     spoke = fleet.add_spoke("one")
-    async with fleet.running(Policy(timing=CALM)) as spokes:
+    async with fleet.running(PoolPolicy(timing=CALM)) as spokes:
         spokes.use(key("one"), "test")
         live = await spokes.live(key("one"))
         spoke.requests.clear()
@@ -221,7 +221,7 @@ async def test_nothing_is_written_before_a_closed_connection_is_known_again(flee
     other.put(NAMESPACES, {"metadata": {"name": "kube-system"}})
     async with Wire(fleet.servers.url("one")) as wire:
         fleet.put_profile("one", f"{wire.url}/one")
-        async with fleet.running(Policy(timing=CALM)) as spokes:
+        async with fleet.running(PoolPolicy(timing=CALM)) as spokes:
             spokes.use(key("one"), "test")
             live = await spokes.live(key("one"))
             await live.client.apply(CONFIG_MAPS, CONFIG_MAP)
@@ -264,7 +264,7 @@ async def test_a_slow_spoke_is_slow_and_not_lost(fleet: Fleet) -> None:
     spoke = fleet.add_spoke("one")
     spoke.faults.latency_seconds = 0.7
     timing = replace(QUICK, slow_answer=5.0, patience=10.0)
-    async with fleet.running(Policy(timing=timing)) as spokes:
+    async with fleet.running(PoolPolicy(timing=timing)) as spokes:
         spokes.use(key("one"), "test")
         await spokes.live(key("one"))
         probes = len(spoke.requests)
@@ -290,7 +290,7 @@ async def test_a_spoke_that_fails_is_lost_for_as_long_as_it_does(fleet: Fleet) -
 async def test_an_old_spoke_is_refused_but_can_be_cleaned(fleet: Fleet) -> None:
     """The fake says that it is v1.35.0."""
     fleet.add_spoke("one")
-    async with fleet.running(Policy(timing=QUICK, minimum="v1.36.0")) as spokes:
+    async with fleet.running(PoolPolicy(timing=QUICK, minimum="v1.36.0")) as spokes:
         spokes.use(key("one"), "test")
         expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
         state = await until_phase(spokes, "one", Phase.REFUSED, expected)
@@ -402,7 +402,7 @@ async def test_tries_and_runs_of_a_spoke_are_counted(fleet: Fleet) -> None:
     broken = fleet.add_spoke("two")
     broken.faults.tokens = set()
     metrics = Metrics()
-    async with fleet.running(Policy(observe=metrics, timing=QUICK)) as spokes:
+    async with fleet.running(PoolPolicy(observe=metrics, timing=QUICK)) as spokes:
         watch_spokes(metrics, spokes)
         spokes.use(key("one"), "test")
         spokes.use(key("two"), "test")

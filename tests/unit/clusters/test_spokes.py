@@ -10,18 +10,18 @@ from knfleet.api.meta import Key
 from knfleet.clusters import access_errors
 from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.connection_state import Phase
-from knfleet.clusters.pool import Policy, Spokes
+from knfleet.clusters.pool import ClusterPool, PoolPolicy
 from testbed.fakes.fleet import HANGING, Fleet, key, state_of, token_script, until_phase
 from testbed.waiting import until
 
 
-async def up(spokes: Spokes, name: str) -> None:
+async def up(spokes: ClusterPool, name: str) -> None:
     """Use a spoke, and wait until it is up."""
     spokes.use(key(name), "test")
     await until_phase(spokes, name, Phase.UP)
 
 
-async def refusal(spokes: Spokes, name: str) -> AccessError:
+async def refusal(spokes: ClusterPool, name: str) -> AccessError:
     """Why a spoke cannot be used."""
     with pytest.raises(AccessError) as caught:
         await spokes.live(key(name))
@@ -246,7 +246,7 @@ async def test_hanging_spokes_cost_the_others_nothing(fleet: Fleet) -> None:
         cluster = fleet.add_spoke(name, provider="hanging" if number < 3 else "test")
         cluster.faults.latency_seconds = 600
 
-    async with fleet.running(Policy()) as spokes:
+    async with fleet.running(PoolPolicy()) as spokes:
         for name in (*sick, *healthy):
             spokes.use(key(name), "test")
         await asyncio.gather(*(spokes.live(key(name)) for name in healthy))

@@ -7,27 +7,27 @@ import pytest
 from knfleet.api.core import CLUSTER_ROLES, CRDS
 from knfleet.api.meta import Key
 from knfleet.clusters import access_errors
-from knfleet.clusters.access_resolver import Access
+from knfleet.clusters.access_resolver import ResolvedAccess
 from knfleet.clusters.connection_state import Phase, failure
 from knfleet.clusters.plugin_credentials import ahead_seconds
-from knfleet.clusters.preflight import NEEDED, Rule, Seen, objection
+from knfleet.clusters.preflight import NEEDED, PolicyRule, PreflightResult, objection
 from knfleet.kube.auth.credentials import Credential
 from knfleet.kube.auth.exec_plugin import ExecPlugin
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import (
-    BadAnswer,
+    BadResponse,
     ConfigError,
+    ConnectionRefused,
     CredentialError,
     Forbidden,
     KubeError,
-    Refused,
+    RequestTimeout,
     ServerError,
     TlsFailed,
-    Unanswered,
     Unauthorized,
 )
 
-ACCESS = Access(Endpoint("https://spoke.example"), ExecPlugin("/plugins/reader"), "reader")
+ACCESS = ResolvedAccess(Endpoint("https://spoke.example"), ExecPlugin("/plugins/reader"), "reader")
 PROFILE = Key("fleet", "spoke1")
 FAILED, REMOTE = access_errors.ACCESS_PROVIDER_FAILED, access_errors.REMOTE_CLIENT_CREATION_FAILED
 
@@ -40,10 +40,10 @@ FAILED, REMOTE = access_errors.ACCESS_PROVIDER_FAILED, access_errors.REMOTE_CLIE
         (Forbidden("no"), Phase.REFUSED, REMOTE),
         (TlsFailed("self-signed"), Phase.REFUSED, REMOTE),
         (ConfigError("odd"), Phase.REFUSED, REMOTE),
-        (Refused("nobody"), Phase.LOST, REMOTE),
-        (Unanswered("late"), Phase.LOST, REMOTE),
+        (ConnectionRefused("nobody"), Phase.LOST, REMOTE),
+        (RequestTimeout("late"), Phase.LOST, REMOTE),
         (ServerError("etcd"), Phase.LOST, REMOTE),
-        (BadAnswer("<html>"), Phase.LOST, REMOTE),
+        (BadResponse("<html>"), Phase.LOST, REMOTE),
     ],
 )
 def test_every_failure_has_a_phase_a_reason_and_something_next(
@@ -73,19 +73,21 @@ def test_every_failure_has_a_phase_a_reason_and_something_next(
 )
 def test_an_old_kubernetes_is_refused_and_an_unknown_one_is_not(version: str, refused: bool):
     """With both versions, and how to go on all the same."""
-    found = objection(Seen(version, "uid"), "ClusterProfile fleet/spoke1", "v1.34.0")
+    found = objection(PreflightResult(version, "uid"), "ClusterProfile fleet/spoke1", "v1.34.0")
 
     assert (found is not None) is refused
     if found is not None:
         assert f"Kubernetes {version} is older than v1.34.0" in str(found)
         assert "KUBERNETES_MIN_VERSION" in str(found)
-        assert objection(Seen(version, "uid"), "", "v1.30.0") is None
+        assert objection(PreflightResult(version, "uid"), "", "v1.30.0") is None
 
 
 def test_missing_rights_are_named_kind_by_kind():
     """So that somebody can grant them."""
     missing = ((CRDS, "create"), (CRDS, "patch"), (CLUSTER_ROLES, "create"))
-    found = objection(Seen("v1.35.0", "", missing), "ClusterProfile fleet/spoke1", "v1.34.0")
+    found = objection(
+        PreflightResult("v1.35.0", "", missing), "ClusterProfile fleet/spoke1", "v1.34.0"
+    )
 
     assert found is not None
     assert found.reason == REMOTE
@@ -97,8 +99,8 @@ def test_missing_rights_are_named_kind_by_kind():
 
 def test_a_rule_for_everything_gives_every_right():
     """And one for some things gives those."""
-    everything = Rule(["*"], ["*"], ["*"])
-    roles = Rule(["create", "patch"], ["rbac.authorization.k8s.io"], ["clusterroles"])
+    everything = PolicyRule(["*"], ["*"], ["*"])
+    roles = PolicyRule(["create", "patch"], ["rbac.authorization.k8s.io"], ["clusterroles"])
 
     assert all(everything.allows(right) for right in NEEDED)
     assert [right for right in NEEDED if roles.allows(right)] == [

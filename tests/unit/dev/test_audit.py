@@ -7,15 +7,15 @@ import msgspec
 from knfleet.dev import control_plane
 from knfleet.dev.binaries.locate import Tool
 from knfleet.dev.control_plane import API_SERVER
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.folder import ClusterState, Folder
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevClusterState, DevFolder
 
-CLUSTER = ClusterState("hub", 0, 20000, "/hub")
+CLUSTER = DevClusterState("hub", 0, 20000, "/hub")
 
 
 def test_a_policy_is_handed_to_the_api_server(tmp_path: Path) -> None:
     """Without one there is no log."""
-    ground = Ground(Folder(tmp_path))
+    ground = DevClusters(DevFolder(tmp_path))
     ground.folder.cluster("hub").mkdir(parents=True)
     tools = {API_SERVER: Tool(API_SERVER, Path("server"), "1.35.0", "here")}
     assert not [each for each in ground.api_server(CLUSTER, tools) if "audit" in each]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from knfleet.dev.binaries import locate
-from knfleet.dev.errors import GroundError
-from knfleet.dev.progress import Silence
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import SilentProgress
 
 VERSIONS = {
     "etcd": "etcd Version: 3.6.5",
@@ -52,7 +52,7 @@ async def test_assets_come_before_path_and_cache(
     monkeypatch.setenv("PATH", f"{put(tmp_path / 'path')}{os.pathsep}{os.environ['PATH']}")
     put(locate.cache_folder() / "built")
 
-    tools = await locate.ensure(Silence())
+    tools = await locate.ensure(SilentProgress())
 
     assert {tool.path.parent for tool in tools.values()} == {assets}
     assert {tool.origin for tool in tools.values()} == {"KUBEBUILDER_ASSETS"}
@@ -65,7 +65,7 @@ async def test_path_comes_before_cache(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", f"{path}{os.pathsep}{os.environ['PATH']}")
     put(locate.cache_folder() / "built")
 
-    tools = await locate.ensure(Silence())
+    tools = await locate.ensure(SilentProgress())
 
     assert {tool.path.parent for tool in tools.values()} == {path}
 
@@ -78,7 +78,7 @@ async def test_an_old_kubectl_on_path_is_passed_over(
     monkeypatch.setenv("PATH", f"{path}{os.pathsep}{os.environ['PATH']}")
     cache = put(locate.cache_folder() / "built")
 
-    tools = await locate.ensure(Silence())
+    tools = await locate.ensure(SilentProgress())
 
     assert tools["kubectl"].path == cache / "kubectl"
     assert tools["etcd"].path == path / "etcd"
@@ -92,8 +92,8 @@ async def test_a_broken_named_binary_is_an_error(
     (assets / "kube-apiserver").write_bytes(b"\x7fELF")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
 
-    with pytest.raises(GroundError, match=r"assets/kube-apiserver: does not run.*unset it"):
-        await locate.ensure(Silence())
+    with pytest.raises(DevError, match=r"assets/kube-apiserver: does not run.*unset it"):
+        await locate.ensure(SilentProgress())
 
 
 async def test_an_incomplete_named_folder_is_an_error(
@@ -104,8 +104,8 @@ async def test_an_incomplete_named_folder_is_an_error(
     (assets / "etcd").unlink()
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
 
-    with pytest.raises(GroundError, match=r"assets/etcd: No such file"):
-        await locate.ensure(Silence())
+    with pytest.raises(DevError, match=r"assets/etcd: No such file"):
+        await locate.ensure(SilentProgress())
 
 
 async def test_a_version_is_asked_once_and_again_when_the_file_changes(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ async def test_a_version_is_asked_once_and_again_when_the_file_changes(tmp_path:
     script = f"#!/bin/sh\necho x >> {asked}\necho 'Kubernetes v1.35.8'\n"
     (built / "kube-apiserver").write_text(script)
 
-    await locate.ensure(Silence())
-    await locate.ensure(Silence())
+    await locate.ensure(SilentProgress())
+    await locate.ensure(SilentProgress())
     assert asked.read_text().count("x") == 1
 
     (built / "kube-apiserver").write_text(script + "\n")
-    await locate.ensure(Silence())
+    await locate.ensure(SilentProgress())
     assert asked.read_text().count("x") == 2
 
 
@@ -132,8 +132,8 @@ async def test_when_nothing_works_all_ways_are_named(
     monkeypatch.setenv("KNFLEET_GROUND", way)
     monkeypatch.setenv("KNFLEET_GROUND_MIRROR", "http://127.0.0.1:1")
 
-    with pytest.raises(GroundError) as caught:
-        await locate.ensure(Silence())
+    with pytest.raises(DevError) as caught:
+        await locate.ensure(SilentProgress())
 
     message = str(caught.value)
     assert "KUBEBUILDER_ASSETS" in message
@@ -145,5 +145,5 @@ async def test_an_unknown_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     """The choices are listed."""
     monkeypatch.setenv("KNFLEET_GROUND", "magic")
 
-    with pytest.raises(GroundError, match="auto, path, build, download"):
-        await locate.ensure(Silence())
+    with pytest.raises(DevError, match="auto, path, build, download"):
+        await locate.ensure(SilentProgress())

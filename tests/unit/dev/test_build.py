@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from knfleet.dev.binaries import build, locate
-from knfleet.dev.errors import GroundError
+from knfleet.dev.errors import DevError
 from testbed.waiting import until
 
 GO = """#!{python}
@@ -37,7 +37,7 @@ class Heard:
         self.said: list[str] = []
         self.steps: list[tuple[str, int, int]] = []
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """A line."""
         self.said.append(text)
 
@@ -105,7 +105,7 @@ async def test_an_interrupted_build_goes_on_with_the_missing_binaries(
 ) -> None:
     """What was finished is not built again."""
     put_go(tmp_path, "sys.exit('no space left') if 'kubectl' in sys.argv[-1] else None")
-    with pytest.raises(GroundError):
+    with pytest.raises(DevError):
         await locate.ensure(Heard())
     log.unlink()
     put_go(tmp_path, "")
@@ -119,7 +119,7 @@ async def test_a_failing_build_shows_what_go_said(log: Path, tmp_path: Path) -> 
     """The reason is in the message, not in a log somewhere."""
     put_go(tmp_path, "sys.exit('link: no space left on device')")
 
-    with pytest.raises(GroundError, match=r"`.*go build` failed.*\n.*no space left on device"):
+    with pytest.raises(DevError, match=r"`.*go build` failed.*\n.*no space left on device"):
         await locate.ensure(Heard())
 
 

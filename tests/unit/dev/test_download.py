@@ -11,8 +11,8 @@ from aiohttp import web
 
 from knfleet.dev.binaries import official_builds
 from knfleet.dev.binaries.locate import ETCD, KUBERNETES, TOOLS
-from knfleet.dev.errors import GroundError
-from knfleet.dev.progress import Silence
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import SilentProgress
 from testbed.fakes.sockets import loopback_socket
 
 
@@ -80,7 +80,7 @@ async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mirror]:
 
 async def test_all_tools_arrive_and_can_be_run(mirror: Mirror, tmp_path: Path) -> None:
     """Each is the published file, taken out of its archive, and executable."""
-    await official_builds.download(tmp_path, list(TOOLS), Silence())
+    await official_builds.download(tmp_path, list(TOOLS), SilentProgress())
 
     folder = tmp_path / "downloaded"
     assert sorted(each.name for each in folder.iterdir()) == sorted(TOOLS)
@@ -96,8 +96,8 @@ async def test_a_wrong_digest_is_refused_and_nothing_is_kept(
     path = next(path for path in mirror.files if path.endswith("/kubectl"))
     mirror.files[path] += b"!"
 
-    with pytest.raises(GroundError, match=r"kubectl has sha256 .* published is"):
-        await official_builds.download(tmp_path, ["kubectl"], Silence())
+    with pytest.raises(DevError, match=r"kubectl has sha256 .* published is"):
+        await official_builds.download(tmp_path, ["kubectl"], SilentProgress())
 
     assert list((tmp_path / "downloaded").iterdir()) == []
 
@@ -110,7 +110,7 @@ async def test_an_interrupted_download_goes_on_where_it_ended(
     folder.mkdir()
     (folder / ".kubectl.part").write_bytes(b"kubectl")
 
-    await official_builds.download(tmp_path, ["kubectl"], Silence())
+    await official_builds.download(tmp_path, ["kubectl"], SilentProgress())
 
     assert mirror.ranges == ["bytes=7-"]
     assert (folder / "kubectl").read_bytes() == b"kubectl program"
@@ -122,7 +122,7 @@ async def test_a_complete_part_is_not_asked_for_again(mirror: Mirror, tmp_path: 
     folder.mkdir()
     (folder / ".kubectl.part").write_bytes(b"kubectl program")
 
-    await official_builds.download(tmp_path, ["kubectl"], Silence())
+    await official_builds.download(tmp_path, ["kubectl"], SilentProgress())
 
     assert (folder / "kubectl").read_bytes() == b"kubectl program"
 
@@ -131,8 +131,8 @@ async def test_a_missing_file_is_named(mirror: Mirror, tmp_path: Path) -> None:
     """The message says what could not be had."""
     mirror.files.clear()
 
-    with pytest.raises(GroundError, match=rf"kubectl cannot be downloaded: 404.*v{KUBERNETES}"):
-        await official_builds.download(tmp_path, ["kubectl"], Silence())
+    with pytest.raises(DevError, match=rf"kubectl cannot be downloaded: 404.*v{KUBERNETES}"):
+        await official_builds.download(tmp_path, ["kubectl"], SilentProgress())
 
 
 async def test_an_archive_without_the_program_is_refused(mirror: Mirror, tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ async def test_an_archive_without_the_program_is_refused(mirror: Mirror, tmp_pat
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     mirror.files[digests] = f"{digest}  {location.rpartition('/')[2]}".encode()
 
-    with pytest.raises(GroundError, match="has no etcd in it"):
-        await official_builds.download(tmp_path, ["etcd"], Silence())
+    with pytest.raises(DevError, match="has no etcd in it"):
+        await official_builds.download(tmp_path, ["etcd"], SilentProgress())

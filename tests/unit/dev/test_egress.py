@@ -12,8 +12,8 @@ import uvloop
 from knfleet.api.meta import Key
 from knfleet.dev.egress import BadConnect, Dial, Egress, Refuse, Serve, Way, answer, parse_connect
 from knfleet.dev.node.annotations import WebhookBehaviour
-from knfleet.dev.node.serving_certificates import Authority, server_context
-from knfleet.dev.webhook_answers import Responder
+from knfleet.dev.node.serving_certificates import ServingCertificates, server_context
+from knfleet.dev.webhook_answers import WebhookResponder
 from testbed.fakes import certificates
 from testbed.fakes.sockets import loopback_socket
 from testbed.waiting import until
@@ -171,8 +171,8 @@ async def test_a_webhook_is_answered_in_this_process_over_tls(tmp_path: Path) ->
     authority = certificates.Authority()
     (tmp_path / "ca.crt").write_bytes(authority.pair.certificate)
     (tmp_path / "ca.key").write_bytes(authority.pair.key)
-    ours = Authority(tmp_path / "ca.crt", tmp_path / "ca.key")
-    responder = Responder(lambda _: WebhookBehaviour())
+    ours = ServingCertificates(tmp_path / "ca.crt", tmp_path / "ca.key")
+    responder = WebhookResponder(lambda _: WebhookBehaviour())
     service = Key("shop", "hook")
     way = Serve(await ours.service_context(service), lambda: responder.protocol(service))
     body = b'{"kind": "AdmissionReview", "apiVersion": "v1", "request": {"uid": "u7"}}'

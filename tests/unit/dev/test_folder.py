@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import ClusterState, Folder, State, locked, write_private
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, DevState, locked, write_private
+from knfleet.dev.errors import DevError
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     """A later command finds the same clusters on the same ports."""
-    folder = Folder(tmp_path)
-    state = State(clusters=(ClusterState("hub", 0, 20001, "/hub-1"),))
+    folder = DevFolder(tmp_path)
+    state = DevState(clusters=(DevClusterState("hub", 0, 20001, "/hub-1"),))
 
     folder.write(state)
 
@@ -24,19 +24,19 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_state_of_another_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
     """Guessing at an unknown format could end the wrong processes."""
-    folder = Folder(tmp_path)
+    folder = DevFolder(tmp_path)
     folder.state_file.write_text('{"schema": 99, "written_by": "9.9.0", "clusters": {}}')
 
-    with pytest.raises(GroundError, match=r"knfleet 9\.9\.0 in format 99.*dev down"):
+    with pytest.raises(DevError, match=r"knfleet 9\.9\.0 in format 99.*dev down"):
         folder.read()
 
 
 def test_a_damaged_state_is_refused_with_the_way_out(tmp_path: Path) -> None:
     """Half a file says so."""
-    folder = Folder(tmp_path)
+    folder = DevFolder(tmp_path)
     folder.state_file.write_text('{"schema": 1, "clus')
 
-    with pytest.raises(GroundError, match=r"is damaged.*dev down"):
+    with pytest.raises(DevError, match=r"is damaged.*dev down"):
         folder.read()
 
 
@@ -49,7 +49,7 @@ def test_a_lock_is_refused_while_somebody_holds_it(tmp_path: Path) -> None:
 
     with (
         locked(tmp_path / "lock", busy="busy"),
-        pytest.raises(GroundError, match=r"at work \(pid \d+\)"),
+        pytest.raises(DevError, match=r"at work \(pid \d+\)"),
     ):
         enter()
 
@@ -58,9 +58,9 @@ def test_a_lock_is_refused_while_somebody_holds_it(tmp_path: Path) -> None:
 
 def test_removing_leaves_files_that_are_not_ours(tmp_path: Path) -> None:
     """A folder given by --dir may hold other things."""
-    folder = Folder(tmp_path / "dev")
+    folder = DevFolder(tmp_path / "dev")
     folder.create()
-    folder.write(State())
+    folder.write(DevState())
     mine = folder.root / "notes.txt"
     mine.write_text("keep me")
 
@@ -75,7 +75,7 @@ def test_the_folder_of_sockets_is_private_and_has_no_name_that_others_can_guess(
 ) -> None:
     """Who could make it first would listen where API servers look for etcd."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    one, same_root = Folder(tmp_path / "dev"), Folder(tmp_path / "dev")
+    one, same_root = DevFolder(tmp_path / "dev"), DevFolder(tmp_path / "dev")
     one.create()
     first = one.sockets
     one.create()
@@ -95,7 +95,7 @@ def test_a_folder_of_sockets_that_others_can_write_to_is_not_used(
 ) -> None:
     """Temporary folders are cleaned up at times, and then anybody can make one of that name."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder, elsewhere = Folder(tmp_path / "dev"), tmp_path / "elsewhere"
+    folder, elsewhere = DevFolder(tmp_path / "dev"), tmp_path / "elsewhere"
     folder.create()
     first = folder.sockets
     first.rmdir()
@@ -118,8 +118,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """A file stands where a folder should be."""
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(GroundError, match=r"cannot make .*file.*--dir"):
-        Folder(tmp_path / "file" / "dev").create()
+    with pytest.raises(DevError, match=r"cannot make .*file.*--dir"):
+        DevFolder(tmp_path / "file" / "dev").create()
 
 
 def test_a_write_that_does_not_fit_leaves_the_old_file(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_write_that_does_not_fit_leaves_the_old_file(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(GroundError, match=r"cannot write .*state\.json.*--dir"):
+        with pytest.raises(DevError, match=r"cannot write .*state\.json.*--dir"):
             write_private(path, b"x" * 5000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from knfleet.dev import processes
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.waiting import until
 
 IDLE = [sys.executable, "-c", "import signal; signal.pause()"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(tmp_path: Path) -> DevFolder:
     """A folder for dev clusters."""
-    made = Folder(tmp_path / "dev")
+    made = DevFolder(tmp_path / "dev")
     made.create()
     return made
 
 
 @pytest.fixture
-def server(folder: Folder) -> Generator[processes.Recorded]:
+def server(folder: DevFolder) -> Generator[processes.RecordedProcess]:
     """Something that runs there."""
     started = processes.start(folder, "hub.kube-apiserver", IDLE)
     yield started
@@ -33,7 +33,7 @@ def server(folder: Folder) -> Generator[processes.Recorded]:
 
 
 @pytest.fixture
-def janitor(folder: Folder) -> Generator[subprocess.Popen[bytes]]:
+def janitor(folder: DevFolder) -> Generator[subprocess.Popen[bytes]]:
     """Its janitor."""
     arguments = [sys.executable, "-m", "knfleet.dev.cleanup", str(folder.root)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
@@ -42,7 +42,7 @@ def janitor(folder: Folder) -> Generator[subprocess.Popen[bytes]]:
 
 
 async def test_the_janitor_cleans_up_although_it_was_hit_with_its_owner(
-    janitor: subprocess.Popen[bytes], server: processes.Recorded
+    janitor: subprocess.Popen[bytes], server: processes.RecordedProcess
 ) -> None:
     """Ctrl-C and `timeout` hit whole groups; who cleans up must not be gone before it has."""
     assert janitor.stdin is not None

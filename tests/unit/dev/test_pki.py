@@ -14,7 +14,7 @@ from knfleet.dev import pki
 
 def test_a_server_certificate_is_trusted_for_its_names() -> None:
     """A client that knows the authority accepts the server."""
-    authority = pki.Authority.create("test")
+    authority = pki.CertificateAuthority.create("test")
     pair = authority.server("server", "localhost", "127.0.0.1")
 
     verifier = (
@@ -29,7 +29,7 @@ def test_a_server_certificate_is_trusted_for_its_names() -> None:
 
 def test_a_client_certificate_carries_user_and_groups() -> None:
     """The common name is the user, organizations are groups."""
-    pair = pki.Authority.create("test").client("jane", "dev", "ops")
+    pair = pki.CertificateAuthority.create("test").client("jane", "dev", "ops")
 
     name = x509.load_pem_x509_certificate(pair.certificate).subject
 
@@ -40,18 +40,20 @@ def test_a_client_certificate_carries_user_and_groups() -> None:
 
 def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     """Nobody else on the machine can read a key."""
-    pki.Authority.create("test").pair.write(tmp_path, "ca")
+    pki.CertificateAuthority.create("test").pair.write(tmp_path, "ca")
 
     assert stat.S_IMODE((tmp_path / "ca.key").stat().st_mode) == 0o600
-    assert pki.Authority.load(tmp_path, "ca").client("jane").key.startswith(b"-----BEGIN")
+    assert (
+        pki.CertificateAuthority.load(tmp_path, "ca").client("jane").key.startswith(b"-----BEGIN")
+    )
 
 
 def test_a_kubeconfig_has_a_context_for_each_cluster() -> None:
     """The first cluster is the current one."""
-    authority = pki.Authority.create("test")
+    authority = pki.CertificateAuthority.create("test")
     pair = authority.client("admin")
     accesses = [
-        pki.Access(name, f"https://127.0.0.1:{port}", authority.pair.certificate, pair)
+        pki.KubeconfigAccess(name, f"https://127.0.0.1:{port}", authority.pair.certificate, pair)
         for name, port in (("hub", 20000), ("spoke1", 20001))
     ]
 

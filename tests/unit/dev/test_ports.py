@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from knfleet.dev import ports
-from knfleet.dev.errors import GroundError
+from knfleet.dev.errors import DevError
 
 
 @pytest.mark.parametrize("text", ["", "1", "20000", "5-1", "80-90", "32000-40000", "a-b", "-1-5"])
 def test_a_wrong_range_is_refused_with_an_example(text: str) -> None:
     """The message shows what a range looks like."""
-    with pytest.raises(GroundError, match="such as 20000-29999"):
+    with pytest.raises(DevError, match="such as 20000-29999"):
         ports.parse_range(text)
 
 
@@ -62,7 +62,7 @@ def test_a_port_is_kept_as_long_as_its_clusters_exist(tmp_path: Path) -> None:
 
 def test_an_exhausted_range_says_how_many_are_free(tmp_path: Path) -> None:
     """The user can choose a larger one."""
-    with pytest.raises(GroundError, match=r"of 5 ports are free in 25000-25001.*--port-range"):
+    with pytest.raises(DevError, match=r"of 5 ports are free in 25000-25001.*--port-range"):
         ports.choose(tmp_path / "ports.json", 5, range(25000, 25002), tmp_path / "state")
 
 

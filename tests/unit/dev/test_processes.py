@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from knfleet.dev import processes
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import Folder
+from knfleet.dev.dev_folder import DevFolder
+from knfleet.dev.errors import DevError
 
 IDLE = [sys.executable, "-c", "import signal; print('here', flush=True); signal.pause()"]
 STUBBORN = [
@@ -21,15 +21,15 @@ STUBBORN = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
+def folder(tmp_path: Path) -> Iterator[DevFolder]:
     """A folder to start processes in."""
-    folder = Folder(tmp_path / "dev")
+    folder = DevFolder(tmp_path / "dev")
     folder.create()
     yield folder
     folder.remove()
 
 
-def test_a_process_is_found_again_by_another_command(folder: Folder) -> None:
+def test_a_process_is_found_again_by_another_command(folder: DevFolder) -> None:
     """What one command started, another one can end."""
     started = processes.start(folder, "one", IDLE)
 
@@ -42,16 +42,16 @@ def test_a_process_is_found_again_by_another_command(folder: Folder) -> None:
     assert processes.recorded(folder) == {}
 
 
-def test_a_stranger_with_a_recycled_pid_is_never_ours(folder: Folder) -> None:
+def test_a_stranger_with_a_recycled_pid_is_never_ours(folder: DevFolder) -> None:
     """The pid of this very test, with another start time, must survive a stop."""
-    stranger = processes.Recorded("one", os.getpid(), psutil.Process().create_time() - 60)
+    stranger = processes.RecordedProcess("one", os.getpid(), psutil.Process().create_time() - 60)
 
     assert stranger.live() is None
     assert processes.stop(folder, [stranger]) == []
 
 
 @pytest.mark.parametrize("arguments", [IDLE, STUBBORN])
-def test_a_process_ends_even_if_it_will_not(folder: Folder, arguments: list[str]) -> None:
+def test_a_process_ends_even_if_it_will_not(folder: DevFolder, arguments: list[str]) -> None:
     """Politeness first, then force."""
     started = processes.start(folder, "one", arguments)
 
@@ -59,7 +59,7 @@ def test_a_process_ends_even_if_it_will_not(folder: Folder, arguments: list[str]
     assert started.live() is None
 
 
-def test_a_frozen_process_ends(folder: Folder) -> None:
+def test_a_frozen_process_ends(folder: DevFolder) -> None:
     """A stopped process does not see a polite signal until it is woken."""
     started = processes.start(folder, "one", IDLE)
     psutil.Process(started.pid).suspend()
@@ -68,13 +68,13 @@ def test_a_frozen_process_ends(folder: Folder) -> None:
     assert started.live() is None
 
 
-def test_a_binary_that_does_not_start_is_named(folder: Folder, tmp_path: Path) -> None:
+def test_a_binary_that_does_not_start_is_named(folder: DevFolder, tmp_path: Path) -> None:
     """The message says which file, and what to do."""
     broken = tmp_path / "kube-apiserver"
     broken.write_bytes(b"\x7fELF not really")
     broken.chmod(0o755)
 
-    with pytest.raises(GroundError, match=r"kube-apiserver does not start: .*KUBEBUILDER_ASSETS"):
+    with pytest.raises(DevError, match=r"kube-apiserver does not start: .*KUBEBUILDER_ASSETS"):
         processes.start(folder, "one", [str(broken)])
 
     assert processes.recorded(folder) == {}

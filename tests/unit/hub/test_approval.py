@@ -21,7 +21,12 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.meta import Object
 from knfleet.hub.registration.drivers.csr import latest_agent
-from knfleet.hub.registration.drivers.csr_rules import Refusal, Request, decide, examine
+from knfleet.hub.registration.drivers.csr_rules import (
+    AgentCertificateRequest,
+    RequestProblem,
+    decide,
+    examine,
+)
 from tests.support.registration import csr, request_pem
 from tests.unit.hub.samples import cluster
 
@@ -40,13 +45,13 @@ def asked(name: str = NAME, *groups: str, user: str = BOOTSTRAP, names: bool = F
 def test_a_request_of_an_agent_is_understood():
     found = examine(asked())
 
-    assert found == Request("c1", "a1", BOOTSTRAP, ("system:authenticated",))
+    assert found == AgentCertificateRequest("c1", "a1", BOOTSTRAP, ("system:authenticated",))
 
 
 def test_both_organisations_are_needed_in_any_order():
     """Without that of all agents, a certificate would be one of nobody's rules."""
-    assert isinstance(examine(asked(NAME, OWN)), Refusal)
-    assert isinstance(examine(asked(NAME, MANAGED_CLUSTERS, OWN)), Request)
+    assert isinstance(examine(asked(NAME, OWN)), RequestProblem)
+    assert isinstance(examine(asked(NAME, MANAGED_CLUSTERS, OWN)), AgentCertificateRequest)
 
 
 @pytest.mark.filterwarnings("ignore:Attribute's length")
@@ -64,7 +69,7 @@ def test_a_name_longer_than_certificates_like_is_understood():
 
     found = examine(csr(cluster_name, pem, username=BOOTSTRAP))
 
-    assert isinstance(found, Request)
+    assert isinstance(found, AgentCertificateRequest)
     assert found.agent == "a1"
 
 
@@ -89,7 +94,7 @@ FORGED: dict[str, tuple[Object, str]] = {
 def test_a_forged_subject_is_refused(manifest: Object, words: str):
     found = examine(manifest)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RequestProblem)
     assert words in found.reason
 
 
@@ -109,7 +114,7 @@ def test_a_request_for_something_else_is_refused(change: dict[str, Any], words: 
     manifest["spec"] |= change
     found = examine(manifest)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RequestProblem)
     assert words in found.reason
 
 
@@ -118,7 +123,7 @@ def test_two_requests_in_one_are_refused():
     pem = base64.b64decode(manifest["spec"]["request"])
     manifest["spec"]["request"] = base64.b64encode(pem + pem).decode()
 
-    assert isinstance(examine(manifest), Refusal)
+    assert isinstance(examine(manifest), RequestProblem)
 
 
 def test_another_type_of_block_is_refused():
@@ -127,23 +132,23 @@ def test_another_type_of_block_is_refused():
     renamed = pem.replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST")
     manifest["spec"]["request"] = base64.b64encode(renamed).decode()
 
-    assert isinstance(examine(manifest), Refusal)
+    assert isinstance(examine(manifest), RequestProblem)
 
 
 def test_a_request_without_the_label_is_not_ours():
     manifest = asked()
     del manifest["metadata"]["labels"][CLUSTER_NAME_LABEL]
 
-    assert isinstance(examine(manifest), Refusal)
+    assert isinstance(examine(manifest), RequestProblem)
 
 
-RENEWAL = Request("c1", "a1", NAME, (MANAGED_CLUSTERS,))
-FIRST = Request("c1", "a1", BOOTSTRAP)
+RENEWAL = AgentCertificateRequest("c1", "a1", NAME, (MANAGED_CLUSTERS,))
+FIRST = AgentCertificateRequest("c1", "a1", BOOTSTRAP)
 LISTED = frozenset({BOOTSTRAP})
 
 
 def verdict(
-    request: Request,
+    request: AgentCertificateRequest,
     about: ManagedCluster | None,
     *,
     alive: bool = False,

@@ -17,7 +17,7 @@ from knfleet.api.schema import decode
 from knfleet.hub.cluster_manager import status_patch
 from knfleet.hub.profiles.cluster_profile import access_of, status
 from knfleet.hub.registration.controller import member_namespaces, wanted_finalizers
-from knfleet.hub.registration.deletion import is_given_up, next_group, priority
+from knfleet.hub.registration.deletion import is_abandoned, next_group, priority
 from knfleet.hub.registration.rbac import SHARED_ROLES, cluster_rules, role_bindings, role_name
 from knfleet.hub.rights import hub_rules
 from knfleet.install.hub_manifests import hub_objects, related_resources
@@ -124,7 +124,7 @@ def test_works_are_given_up_only_when_wanted_and_unreachable_for_so_long(
 ):
     annotations = {} if wanted is None else {FORCE_DETACH: wanted}
 
-    assert is_given_up(cluster(*conditions, annotations=annotations), NOW) is expected
+    assert is_abandoned(cluster(*conditions, annotations=annotations), NOW) is expected
 
 
 def covers(held: list[Object], wanted: Object) -> bool:

@@ -18,13 +18,13 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
 from knfleet.hub.registration.lease import (
-    Beat,
-    Heartbeats,
+    LeaseObservation,
+    LeaseObservations,
     availability,
     clock,
     is_alive,
     same_taints,
-    silent_in,
+    seconds_until_expired,
     taints,
 )
 from knfleet.runtime.leader.lease_rules import microtime
@@ -40,7 +40,7 @@ def lease(ago: timedelta) -> Object:
 
 
 def test_the_first_lease_is_as_old_as_it_says_and_a_later_one_came_just_now():
-    beats = Heartbeats()
+    beats = LeaseObservations()
     first = beats.observe(cluster(IN), lease(HOUR), NOW)
     later = beats.observe(cluster(IN), lease(HOUR - timedelta(minutes=1)), NOW)
     same = beats.observe(cluster(IN), lease(HOUR - timedelta(minutes=1)), NOW + HOUR)
@@ -63,30 +63,30 @@ def test_the_first_lease_is_as_old_as_it_says_and_a_later_one_came_just_now():
 )
 def test_the_first_lease_of_a_cluster_whose_clock_is_off_came_just_now(doubtful: ManagedCluster):
     """What it says would have its agent declared dead by a hub that has just started."""
-    beat = Heartbeats().observe(doubtful, lease(HOUR), NOW)
+    beat = LeaseObservations().observe(doubtful, lease(HOUR), NOW)
 
     assert beat is not None
     assert beat.heard == NOW
 
 
 def test_a_lease_from_the_future_does_not_keep_a_cluster_alive_for_ever():
-    beat = Heartbeats().observe(cluster(IN), lease(-HOUR), NOW)
+    beat = LeaseObservations().observe(cluster(IN), lease(-HOUR), NOW)
 
-    assert silent_in(cluster(IN), beat, NOW) == 300
+    assert seconds_until_expired(cluster(IN), beat, NOW) == 300
 
 
 @pytest.mark.parametrize("broken", [None, {}, {"spec": {}}, {"spec": {"renewTime": "yesterday"}}])
 def test_a_lease_that_is_gone_or_broken_says_nothing_new(broken: Object | None):
-    beats = Heartbeats()
+    beats = LeaseObservations()
     known = beats.observe(cluster(IN), lease(timedelta(0)), NOW)
 
     assert beats.observe(cluster(IN), broken, NOW + HOUR) == known
-    assert Heartbeats().observe(cluster(IN), broken, NOW) is None
+    assert LeaseObservations().observe(cluster(IN), broken, NOW) is None
 
 
 def test_a_cluster_is_lost_after_five_durations_of_silence():
     lively = cluster(IN, leaseDurationSeconds=4)
-    beat = Beat("", NOW)
+    beat = LeaseObservation("", NOW)
 
     assert availability(lively, beat, NOW + timedelta(seconds=19.9)) is None
     lost = availability(lively, beat, NOW + timedelta(seconds=20))
@@ -95,7 +95,7 @@ def test_a_cluster_is_lost_after_five_durations_of_silence():
 
 
 def test_a_cluster_that_was_never_accepted_is_not_lost():
-    assert availability(cluster(), Beat("", NOW - HOUR), NOW) is None
+    assert availability(cluster(), LeaseObservation("", NOW - HOUR), NOW) is None
 
 
 def test_a_leaving_cluster_without_a_lease_is_lost_at_once_and_another_is_not():
@@ -106,7 +106,7 @@ def test_a_leaving_cluster_without_a_lease_is_lost_at_once_and_another_is_not():
 
 
 def test_only_a_cluster_that_joined_and_is_heard_of_is_alive():
-    beat = Beat("", NOW)
+    beat = LeaseObservation("", NOW)
 
     assert is_alive(cluster(said(JOINED, "True")), beat, NOW)
     assert not is_alive(cluster(), beat, NOW)
@@ -123,7 +123,7 @@ def test_only_a_cluster_that_joined_and_is_heard_of_is_alive():
     ],
 )
 def test_a_clock_is_compared_when_the_lease_changes(skew: timedelta, status: str, words: str):
-    found = clock(cluster(), Beat("", NOW, skew))
+    found = clock(cluster(), LeaseObservation("", NOW, skew))
 
     assert found is not None
     assert found.status == status
@@ -132,9 +132,9 @@ def test_a_clock_is_compared_when_the_lease_changes(skew: timedelta, status: str
 
 def test_a_clock_is_not_judged_without_a_change_or_when_that_is_not_wanted():
     skipped = cluster(annotations={SKIP_CLOCK_CHECK: "true"})
-    found = clock(skipped, Beat("", NOW, HOUR))
+    found = clock(skipped, LeaseObservation("", NOW, HOUR))
 
-    assert clock(cluster(), Beat("", NOW)) is None
+    assert clock(cluster(), LeaseObservation("", NOW)) is None
     assert found is not None
     assert found.status == "True"
 

@@ -9,7 +9,7 @@ import pytest
 from knfleet.api.meta import Object
 from knfleet.kube.auth import tls
 from knfleet.kube.endpoint import Endpoint
-from knfleet.workflows.hub_discovery import NotReached, Wanted, bootstrap_kubeconfig, find
+from knfleet.workflows.hub_discovery import HubReference, HubUnusable, bootstrap_kubeconfig, find
 from knfleet.workflows.join_token import ca_hash, info_objects
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Asked, Server, answer, server_context
@@ -46,8 +46,8 @@ def told(server: Server) -> bool:
 async def test_one_who_stands_between_does_not_get_the_token(bundle: bytes):
     """Although the right authority is in the bundle that he publishes."""
     async with hub(OTHER, bundle) as server:
-        with pytest.raises(NotReached, match="--ca-file"):
-            await find(Wanted(server.url, TOKEN, ca_hash=ca_hash(REAL.pem)))
+        with pytest.raises(HubUnusable, match="--ca-file"):
+            await find(HubReference(server.url, TOKEN, ca_hash=ca_hash(REAL.pem)))
 
         assert not told(server)
 
@@ -62,19 +62,19 @@ async def test_neither_does_one_whom_this_machine_trusts(
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
     tls.shared.clear()
     async with hub(OTHER, bundle) as server:
-        with pytest.raises(NotReached, match="--ca-file"):
-            await find(Wanted(server.url, TOKEN, ca_hash=ca_hash(REAL.pem)))
+        with pytest.raises(HubUnusable, match="--ca-file"):
+            await find(HubReference(server.url, TOKEN, ca_hash=ca_hash(REAL.pem)))
 
         assert not told(server)
-        found = await find(Wanted(server.url, TOKEN))
+        found = await find(HubReference(server.url, TOKEN))
         assert found.endpoint.ca is None
 
 
 async def test_a_file_with_authorities_is_pinned_too():
     async with hub(OTHER, OTHER.pem) as server:
         for ca in (OTHER.pem, REAL.pem + OTHER.pem):
-            with pytest.raises(NotReached, match="--ca-file"):
-                await find(Wanted(server.url, TOKEN, ca=ca, ca_hash=ca_hash(REAL.pem)))
+            with pytest.raises(HubUnusable, match="--ca-file"):
+                await find(HubReference(server.url, TOKEN, ca=ca, ca_hash=ca_hash(REAL.pem)))
 
         assert not told(server)
 
@@ -82,7 +82,7 @@ async def test_a_file_with_authorities_is_pinned_too():
 async def test_only_pinned_authorities_are_handed_on():
     """What the agent trusts from then on is what was pinned."""
     async with hub(REAL, OTHER.pem + REAL.pem) as server:
-        found = await find(Wanted(server.url, TOKEN, ca_hash=ca_hash(REAL.pem)))
+        found = await find(HubReference(server.url, TOKEN, ca_hash=ca_hash(REAL.pem)))
 
         assert told(server)
         assert authorities_in(found.endpoint.ca) == authorities_in(REAL.pem)
@@ -93,15 +93,15 @@ async def test_a_hub_may_have_several_authorities():
     """As while it changes from one to the next: all of them are in the pin."""
     pins = ca_hash(OTHER.pem + REAL.pem)
     async with hub(REAL, OTHER.pem + REAL.pem) as server:
-        found = await find(Wanted(server.url, TOKEN, ca_hash=pins))
+        found = await find(HubReference(server.url, TOKEN, ca_hash=pins))
 
         assert len(authorities_in(found.endpoint.ca)) == 2
 
 
 async def test_the_token_is_not_sent_to_a_published_address_in_the_clear():
     async with Server(answer(ALLOWED)) as plain, hub(REAL, REAL.pem, plain.url) as server:
-        wanted = Wanted(server.url, TOKEN, ca_hash=ca_hash(REAL.pem), internal=True)
-        with pytest.raises(NotReached, match="https://"):
+        wanted = HubReference(server.url, TOKEN, ca_hash=ca_hash(REAL.pem), internal=True)
+        with pytest.raises(HubUnusable, match="https://"):
             await find(wanted)
 
         assert not plain.requests

@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
-from knfleet.hub.webhook.certificates import (
+from knfleet.hub.webhook.webhook_certificates import (
     CA_LIFE,
     OVERLAP,
     SERVING_LIFE,
-    Certificates,
+    WebhookCertificates,
     has_signed,
     renewal,
     served_names,
@@ -17,7 +17,7 @@ NAMES = service_names("hook", "home")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def secret(kept: Certificates, **changed: str) -> dict[str, dict[str, str]]:
+def secret(kept: WebhookCertificates, **changed: str) -> dict[str, dict[str, str]]:
     """A Secret with certificates."""
     return {"data": {**kept.data(), **changed}}
 
@@ -28,7 +28,7 @@ def test_nothing_kept_means_a_new_authority_and_a_certificate_by_it():
 
     assert has_signed(kept.authorities[0], kept.serving)
     assert served_names(kept.serving) == sorted(NAMES)
-    assert Certificates.of(secret(kept)) == kept
+    assert WebhookCertificates.of(secret(kept)) == kept
     assert kept.serving.not_valid_after_utc > made.look_at > NOW
 
 
@@ -89,13 +89,13 @@ def test_an_expired_or_broken_secret_is_replaced():
     other = renewal(None, NAMES, NOW).certificates
 
     assert renewal(kept, NAMES, NOW + CA_LIFE).certificates.authorities != kept.authorities
-    assert Certificates.of(None) is None
-    assert Certificates.of({}) is None
-    assert Certificates.of(secret(kept, **{"tls.key": other.data()["tls.key"]})) is None
-    assert Certificates.of(secret(kept, **{"ca.key": other.data()["ca.key"]})) is None
-    assert Certificates.of(secret(kept, **{"ca.crt": other.data()["ca.crt"]})) is None
-    assert Certificates.of(secret(kept, **{"tls.crt": "!"})) is None
-    assert Certificates.of(secret(kept, **{"tls.crt": "aGVsbG8="})) is None
+    assert WebhookCertificates.of(None) is None
+    assert WebhookCertificates.of({}) is None
+    assert WebhookCertificates.of(secret(kept, **{"tls.key": other.data()["tls.key"]})) is None
+    assert WebhookCertificates.of(secret(kept, **{"ca.key": other.data()["ca.key"]})) is None
+    assert WebhookCertificates.of(secret(kept, **{"ca.crt": other.data()["ca.crt"]})) is None
+    assert WebhookCertificates.of(secret(kept, **{"tls.crt": "!"})) is None
+    assert WebhookCertificates.of(secret(kept, **{"tls.crt": "aGVsbG8="})) is None
 
 
 def test_an_expired_serving_certificate_is_replaced_at_once():

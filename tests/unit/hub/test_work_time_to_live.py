@@ -17,7 +17,7 @@ def completed(ttl: Any = 60, *, status: str = "True", generation: int = 0, **met
     """A work with a time to live that has completed."""
     made = work("w", deleteOption={"ttlSecondsAfterFinished": ttl})
     made["metadata"] |= {"generation": 2, **meta}
-    said = {"type": "Complete", "status": status, "lastTransitionTime": DONE}
+    said: Object = {"type": "Complete", "status": status, "lastTransitionTime": DONE}
     if generation:
         said["observedGeneration"] = generation
     made["status"] = {"conditions": [said]}

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.hub.webhook.reviews import NotAReview, admission
-from knfleet.hub.work.validation import SIZE_LIMIT, encoded_size, manifest_size, validate
+from knfleet.hub.webhook.admission_review import ReviewError, admission
+from knfleet.hub.work.work_validation import SIZE_LIMIT, encoded_size, manifest_size, validate
 from tests.support.works import config_map, large, work
 
 
@@ -86,5 +86,5 @@ def test_odd_objects_are_refused_not_fatal():
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'{"kind":"Pod","request":{"uid":"u"}}'])
 def test_what_is_no_review_is_not_answered(body: bytes):
-    with pytest.raises(NotAReview):
+    with pytest.raises(ReviewError):
         admission(validate)(body)

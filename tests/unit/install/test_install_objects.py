@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from knfleet.api.meta import Object
 from knfleet.cli.main import knfleet
 from knfleet.install.operator_manifests import everything
-from knfleet.install.operator_options import Install, InstallError, Plugin, check
+from knfleet.install.operator_options import InstallError, OperatorInstall, PluginImage, check
 from knfleet.kube.yaml import load_all
 from knfleet.operator.rights import INSTALLED, hub_rules, namespace_rules
-from knfleet.release.source.sources import GoModule
+from knfleet.release.source.sources import GoModuleSource
 
 SECRETREADER = {"name": "secretreader", "execConfig": {"command": "/plugins/x/secretreader-plugin"}}
 
@@ -25,12 +25,12 @@ FIELD = r"(?m)^{}: *[\"']?([\w./-]+)"
 """Parsing all releases would take longer than all other tests together."""
 
 
-def objects(install: Install) -> dict[str, Object]:
+def objects(install: OperatorInstall) -> dict[str, Object]:
     """What is installed, by kind and name."""
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in everything(install)}
 
 
-def container(install: Install) -> Object:
+def container(install: OperatorInstall) -> Object:
     """The operator's container."""
     pod = objects(install)["Deployment/knative-operator"]["spec"]["template"]["spec"]
     return pod["containers"][0]
@@ -38,16 +38,16 @@ def container(install: Install) -> Object:
 
 def test_the_deployment_is_found_by_the_knative_operators_names() -> None:
     """People patch it by these, and the selector cannot change in an upgrade."""
-    deployment = objects(Install())["Deployment/knative-operator"]
+    deployment = objects(OperatorInstall())["Deployment/knative-operator"]
 
     assert deployment["metadata"]["namespace"] == "knative-operator"
     assert deployment["spec"]["selector"] == {"matchLabels": {"name": "knative-operator"}}
-    assert container(Install())["name"] == "knative-operator"
+    assert container(OperatorInstall())["name"] == "knative-operator"
 
 
 def test_flags_that_are_typed_into_the_deployment_do_not_replace_the_command() -> None:
     """The documents replace `args`, or add to them; both must leave `knfleet operator`."""
-    found = container(Install())
+    found = container(OperatorInstall())
 
     assert found["command"] == ["knfleet", "operator"]
     assert found["args"] == ["--remote-deployments-poll-interval=10s"]
@@ -55,10 +55,10 @@ def test_flags_that_are_typed_into_the_deployment_do_not_replace_the_command() -
 
 def test_the_pod_can_do_little_on_its_node() -> None:
     """It passes the restricted pod security standard."""
-    pod = objects(Install())["Deployment/knative-operator"]["spec"]["template"]["spec"]
+    pod = objects(OperatorInstall())["Deployment/knative-operator"]["spec"]["template"]["spec"]
 
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container(Install())["securityContext"] == {
+    assert container(OperatorInstall())["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "runAsNonRoot": True,
@@ -68,7 +68,7 @@ def test_the_pod_can_do_little_on_its_node() -> None:
 
 def test_a_hub_that_installs_nothing_on_itself_has_narrow_rights() -> None:
     """No Secrets but its own, no Roles, no workloads."""
-    found = objects(Install(local=False))
+    found = objects(OperatorInstall(local=False))
 
     rules = found["ClusterRole/knative-operator"]["rules"]
     assert "ClusterRole/knative-operator-local" not in found
@@ -81,7 +81,9 @@ def test_a_hub_that_installs_nothing_on_itself_has_narrow_rights() -> None:
 
 def test_no_rule_says_all() -> None:
     """What is allowed is named."""
-    roles = [each for each in everything(Install(secret_namespaces=("x",))) if "rules" in each]
+    roles = [
+        each for each in everything(OperatorInstall(secret_namespaces=("x",))) if "rules" in each
+    ]
 
     assert len(roles) == 4
     assert not [each for each in roles if "*" in str(each["rules"])]
@@ -91,7 +93,7 @@ def test_every_kind_of_every_release_may_be_installed() -> None:
     """A release with a new kind must not be found out on a cluster."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed, so that the releases cannot be fetched")
-    root = asyncio.run(GoModule().fetch())
+    root = asyncio.run(GoModuleSource().fetch())
     found: set[tuple[str, str]] = set()
     for file in Path(root).rglob("*.yaml"):
         for document in re.split("(?m)^---", file.read_text()):
@@ -157,31 +159,34 @@ def test_options_that_do_not_fit_are_wrong_usage(arguments: list[str], words: st
     assert words in answer.output
 
 
-def with_command(command: str, **fields: Any) -> Install:
+def with_command(command: str, **fields: Any) -> OperatorInstall:
     """An installation with one provider."""
     provider = {"name": "p", "execConfig": {"command": command}}
-    return Install(
+    return OperatorInstall(
         multicluster=True, providers=json.dumps({"providers": [provider]}).encode(), **fields
     )
 
 
-PLUGIN = Plugin("x", "example/x:1", "/plugins")
+PLUGIN = PluginImage("x", "example/x:1", "/plugins")
 
 
 @pytest.mark.parametrize(
     ("install", "words"),
     [
-        (Install(multicluster=True), "there are no access providers"),
-        (Install(multicluster=True, providers=b"{"), "the provider file cannot be used"),
-        (Install(multicluster=True, providers=b"{}"), "missing required field `providers`"),
+        (OperatorInstall(multicluster=True), "there are no access providers"),
+        (OperatorInstall(multicluster=True, providers=b"{"), "the provider file cannot be used"),
+        (OperatorInstall(multicluster=True, providers=b"{}"), "missing required field `providers`"),
         (with_command("/elsewhere/x", plugins=(PLUGIN,)), "is not under any plugins"),
         (with_command("/plugins", plugins=(PLUGIN,)), "is not under any plugins"),
         (with_command("/plugins/../x", plugins=(PLUGIN,)), 'command "/x" is not under any'),
         (with_command("/pluginsx/y", plugins=(PLUGIN,)), "is not under any plugins"),
-        (with_command("x", plugins=(Plugin("x", "y", "plugins"),)), "must be an absolute path"),
+        (
+            with_command("x", plugins=(PluginImage("x", "y", "plugins"),)),
+            "must be an absolute path",
+        ),
     ],
 )
-def test_what_makes_no_sense_is_refused(install: Install, words: str) -> None:
+def test_what_makes_no_sense_is_refused(install: OperatorInstall, words: str) -> None:
     """Before it is a pod that does not start."""
     with pytest.raises(InstallError, match=words):
         check(install)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from knfleet.kube.auth.credentials import (
-    Both,
+    CachedCredential,
     CertificatePair,
+    CombinedCredential,
     Credential,
-    Login,
     StaticCredential,
     TokenFile,
 )
@@ -71,9 +71,9 @@ def clocks() -> Clocks:
     return Clocks()
 
 
-def login_with(source: Source, clocks: Clocks) -> Login:
+def login_with(source: Source, clocks: Clocks) -> CachedCredential:
     """A login on clocks that a test moves."""
-    return Login(source, now=clocks.now, clock=clocks.clock)
+    return CachedCredential(source, now=clocks.now, clock=clocks.clock)
 
 
 async def turns(count: int = 5) -> None:
@@ -112,7 +112,9 @@ async def test_the_observer_hears_of_each_refresh(clocks: Clocks) -> None:
     """Once for each credential, not for each request."""
     heard: list[int] = []
     source = Source(clocks)
-    login = Login(source, now=clocks.now, clock=clocks.clock, refreshed=lambda: heard.append(1))
+    login = CachedCredential(
+        source, now=clocks.now, clock=clocks.clock, refreshed=lambda: heard.append(1)
+    )
 
     await asyncio.gather(*(login.current() for _ in range(10)))
     login.reject(await login.current())
@@ -289,7 +291,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path, clocks: Clocks) -> Non
     path = tmp_path / "token"
     path.write_text("one\n")
     clocks.seconds = (datetime.now(UTC) - START).total_seconds()
-    login = Login(TokenFile(path), now=clocks.now, clock=clocks.clock)
+    login = CachedCredential(TokenFile(path), now=clocks.now, clock=clocks.clock)
     assert (await login.current()).token == "one"
 
     path.write_text("two")
@@ -389,8 +391,8 @@ async def test_a_token_and_a_certificate_end_together(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(SECRET)
     inline = CertificatePair(pair.certificate, pair.key)
 
-    both = await Both(TokenFile(tmp_path / "token"), inline).fetch()
-    lasting = await Both(StaticCredential(Credential(token=SECRET)), inline).fetch()
+    both = await CombinedCredential(TokenFile(tmp_path / "token"), inline).fetch()
+    lasting = await CombinedCredential(StaticCredential(Credential(token=SECRET)), inline).fetch()
 
     assert (SECRET, pair.certificate) == (both.token, both.client_certificate)
     assert both.expires is not None

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
-from knfleet.kube.client.options import Use
-from knfleet.kube.client.verbs import Options
+from knfleet.kube.client.options import SlotUse
+from knfleet.kube.client.verbs import ClientOptions
 from knfleet.kube.errors import KubeError
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.clients import client_for
@@ -20,14 +20,14 @@ class Door:
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
-        self.asked: list[Use] = []
+        self.asked: list[SlotUse] = []
         self.knocked = asyncio.Event()
 
-    async def enter(self, use: Use) -> None:
+    async def enter(self, use: SlotUse) -> None:
         """Come in, wait, or go away."""
         self.asked.append(use)
         self.knocked.set()
-        if use is Use.WATCH:
+        if use is SlotUse.WATCH:
             await self.opened.wait()
         elif not self.opened.is_set():
             raise KubeError("closed")
@@ -38,13 +38,13 @@ async def test_a_closed_gate_lets_nothing_through_but_what_is_urgent() -> None:
     door = Door()
     async with ApiServers() as servers:
         cluster = servers.add("one")
-        async with client_for(servers.url("one"), options=Options(gate=door)) as client:
+        async with client_for(servers.url("one"), options=ClientOptions(gate=door)) as client:
             with pytest.raises(KubeError, match="closed"):
                 await client.list(NAMESPACES)
             with pytest.raises(KubeError, match="closed"):
                 await client.create(CONFIG_MAPS, CONFIG_MAP)
             assert cluster.requests == []
-            assert door.asked == [Use.READ, Use.WRITE]
+            assert door.asked == [SlotUse.READ, SlotUse.WRITE]
 
             await client.urgent.list(NAMESPACES)
             assert len(cluster.requests) == 1
@@ -56,7 +56,7 @@ async def test_a_closed_gate_lets_nothing_through_but_what_is_urgent() -> None:
 async def test_a_watch_waits_at_the_gate_for_as_long_as_it_takes() -> None:
     """Longer than a request may take."""
     door = Door()
-    options = Options(gate=door, deadline_seconds=0.05)
+    options = ClientOptions(gate=door, deadline_seconds=0.05)
     async with ApiServers() as servers:
         cluster = servers.add("one")
         async with client_for(servers.url("one"), options=options) as client:
@@ -77,7 +77,7 @@ async def test_cut_connections_are_made_anew() -> None:
     """A call under way fails, the next one works."""
     async with ApiServers() as servers:
         cluster = servers.add("one")
-        options = Options(attempts=1)
+        options = ClientOptions(attempts=1)
         async with client_for(servers.url("one"), options=options) as client:
             await client.list(NAMESPACES)
             assert client.transport.connected()

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.cli.process.operator import connect
-from knfleet.kube.client.rate_limit import Rate
-from knfleet.kube.errors import ConfigError, ServerError, Unanswered
+from knfleet.kube.client.rate_limit import RateLimit
+from knfleet.kube.errors import ConfigError, RequestTimeout, ServerError
 from knfleet.kube.yaml import dump_all
 from testbed.fakes.clients import QUICK, client_for
 from testbed.fakes.server import Server, answer, status
@@ -19,7 +19,7 @@ CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namesp
 
 def test_a_burst_is_free_and_then_every_turn_has_its_time() -> None:
     """Two at once, then one every tenth of a second; time that passes gives turns back."""
-    rate = Rate(10, burst=2)
+    rate = RateLimit(10, burst=2)
 
     waits = [rate.wait_seconds(100.0) for _ in range(4)]
     later = [rate.wait_seconds(200.0) for _ in range(3)]
@@ -30,10 +30,10 @@ def test_a_burst_is_free_and_then_every_turn_has_its_time() -> None:
 
 async def test_without_a_limit_nobody_waits() -> None:
     """However many there are."""
-    rate = Rate(0)
+    rate = RateLimit(0)
 
     for _ in range(10_000):
-        await rate.turn()
+        await rate.acquire()
 
 
 async def test_requests_beyond_the_limit_wait_and_the_urgent_do_not() -> None:
@@ -42,7 +42,7 @@ async def test_requests_beyond_the_limit_wait_and_the_urgent_do_not() -> None:
     async with Server(answer(CM)) as server, client_for(server.url, options=slow) as client:
         for _ in range(2):
             await client.get(CONFIG_MAPS, "a", "n")
-        with pytest.raises(Unanswered, match="its turn by the limit of requests"):
+        with pytest.raises(RequestTimeout, match="its turn by the limit of requests"):
             await client.get(CONFIG_MAPS, "a", "n", deadline=0.2)
         await client.urgent.get(CONFIG_MAPS, "a", "n")
 

@@ -12,11 +12,11 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.auth.credentials import Credential
 from knfleet.kube.auth.tls import tls_context
 from knfleet.kube.cache.store import Store
-from knfleet.kube.cache.watch import Lines, TooLong
+from knfleet.kube.cache.watch import LineBuffer, LineTooLong
 from knfleet.kube.client.proxy import proxy_for
-from knfleet.kube.client.responses import Answer, as_page, excerpt
+from knfleet.kube.client.responses import HttpResponse, as_page, excerpt
 from knfleet.kube.client.retry import backoff, retry_after
-from knfleet.kube.client.slots import Slots
+from knfleet.kube.client.slots import ClientSlots
 from knfleet.kube.endpoint import Endpoint
 from testbed.fakes.certificates import Authority
 
@@ -27,7 +27,7 @@ def test_lines_do_not_depend_on_how_they_are_cut(lines: list[bytes], data: st.Da
     lines = [line.replace(b"\n", b"") for line in lines]
     text = b"".join(line + b"\n" for line in lines) + b"rest"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
-    splitter = Lines(1000)
+    splitter = LineBuffer(1000)
 
     found = [
         line
@@ -41,10 +41,10 @@ def test_lines_do_not_depend_on_how_they_are_cut(lines: list[bytes], data: st.Da
 
 def test_a_line_may_not_grow_for_ever() -> None:
     """Even when its end never comes."""
-    splitter = Lines(100)
+    splitter = LineBuffer(100)
     splitter.feed(b"x" * 100)
 
-    with pytest.raises(TooLong):
+    with pytest.raises(LineTooLong):
         splitter.feed(b"x")
 
 
@@ -123,11 +123,11 @@ async def test_clients_that_trust_the_same_share_a_context() -> None:
 
 async def test_slots_are_given_in_order_of_arrival() -> None:
     """Nobody overtakes, except the urgent, for whom one is kept."""
-    slots = Slots(3, 1)
+    slots = ClientSlots(3, 1)
     order: list[str] = []
 
     async def work(name: str, *, urgent: bool = False) -> None:
-        async with slots.place(urgent=urgent):
+        async with slots.slot(urgent=urgent):
             order.append(name)
             await asyncio.sleep(0)
 
@@ -152,7 +152,7 @@ def test_slots_are_never_lost(steps: list[str]) -> None:
     """Whoever gives up waiting, and whenever."""
 
     async def play() -> None:
-        slots = Slots(2, 1)
+        slots = ClientSlots(2, 1)
         waiting: list[asyncio.Task[None]] = []
         for step in steps:
             if step in {"take", "urgent"}:
@@ -247,7 +247,7 @@ async def test_others_run_while_a_large_page_is_decoded() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    page = await as_page(Answer(200, body), "here", CONFIG_MAPS)
+    page = await as_page(HttpResponse(200, body), "here", CONFIG_MAPS)
     task.cancel()
 
     assert len(page.items) == 2000

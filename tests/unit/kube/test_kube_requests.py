@@ -16,25 +16,25 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Key
 from knfleet.kube.auth.credentials import Credential, StaticCredential
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
     AlreadyExists,
-    BadAnswer,
+    BadResponse,
     ConfigError,
     Conflict,
+    ConnectionInterrupted,
+    ConnectionRefused,
     CredentialError,
     DnsFailed,
-    Interrupted,
     Invalid,
     KubeError,
     NotFound,
     ProxyFailed,
-    Refused,
+    RequestTimeout,
     ServerError,
     Throttled,
     TlsFailed,
-    Unanswered,
     Unauthorized,
 )
 from testbed.fakes.certificates import Authority
@@ -111,7 +111,7 @@ async def test_what_must_not_be_done_twice_is_sent_once(verb: str, failure: Beha
             await VERBS[verb](client)
 
         assert len(server.requests) == 1
-        assert isinstance(raised.value, ServerError | Interrupted)
+        assert isinstance(raised.value, ServerError | ConnectionInterrupted)
 
 
 @pytest.mark.parametrize("verb", REPEATABLE + ONCE)
@@ -120,7 +120,7 @@ async def test_a_dropped_keep_alive_connection_is_told_apart_by_verb(verb: str) 
     async with Server(fine, drop, fine) as server, client_for(server.url) as client:
         await client.get(CONFIG_MAPS, "a", "n")
         if verb in ONCE:
-            with pytest.raises(Interrupted, match="may have been"):
+            with pytest.raises(ConnectionInterrupted, match="may have been"):
                 await VERBS[verb](client)
         else:
             await VERBS[verb](client)
@@ -136,7 +136,7 @@ async def test_a_create_that_never_left_is_tried_again_and_then_refused_without_
         port = listening.getsockname()[1]
     options = msgspec.structs.replace(QUICK, observe=heard, attempts=3)
     async with client_for(f"http://127.0.0.1:{port}", options=options) as client:
-        with pytest.raises(Refused) as raised:
+        with pytest.raises(ConnectionRefused) as raised:
             await client.create(CONFIG_MAPS, CM)
 
     assert "may have been" not in str(raised.value)
@@ -208,7 +208,7 @@ async def test_a_web_page_is_no_answer(code: int) -> None:
     """The message names path and status and quotes the beginning, on one line."""
     page = answer("<html>\n<h1>Sign in</h1>" + "x" * 9000, code, content_type="text/html")
     async with Server(page) as server, client_for(server.url) as client:
-        with pytest.raises(BadAnswer) as raised:
+        with pytest.raises(BadResponse) as raised:
             await client.get(CONFIG_MAPS, "a", "n")
 
     message = str(raised.value)
@@ -221,9 +221,9 @@ async def test_a_web_page_is_no_answer(code: int) -> None:
 async def test_garbage_is_no_answer(body: str) -> None:
     """Not even when it calls itself JSON."""
     async with Server(answer(body)) as server, client_for(server.url) as client:
-        with pytest.raises(BadAnswer):
+        with pytest.raises(BadResponse):
             await client.get(CONFIG_MAPS, "a", "n")
-        with pytest.raises(BadAnswer):
+        with pytest.raises(BadResponse):
             await client.list(CONFIG_MAPS)
 
 
@@ -234,7 +234,7 @@ async def test_an_answer_that_is_too_large_is_not_read(announced: bool) -> None:
     options = msgspec.structs.replace(QUICK, answer_limit_bytes=50_000)
     huge = answer(body) if announced else stream(body)
     async with Server(huge) as server, client_for(server.url, options=options) as client:
-        with pytest.raises(BadAnswer, match="larger than 50000 bytes"):
+        with pytest.raises(BadResponse, match="larger than 50000 bytes"):
             await client.get(CONFIG_MAPS, "a", "n")
 
         assert len(server.requests) == 1
@@ -314,16 +314,16 @@ async def test_a_deadline_says_what_was_waited_for() -> None:
     brief = msgspec.structs.replace(QUICK, concurrency=1, reserve=0)
     async with Server(silence) as server:
         async with client_for(server.url, credentials=Stuck()) as client:
-            with pytest.raises(Unanswered, match=r"0\.1 s passed waiting for a login"):
+            with pytest.raises(RequestTimeout, match=r"0\.1 s passed waiting for a login"):
                 await client.get(CONFIG_MAPS, "a", "n", deadline=0.1)
         async with client_for(server.url, options=brief) as client:
             first = asyncio.create_task(client.get(CONFIG_MAPS, "a", "n", deadline=0.3))
             await asyncio.wait_for(server.arrived.wait(), 10)
-            with pytest.raises(Unanswered, match="waiting for a free slot"):
+            with pytest.raises(RequestTimeout, match="waiting for a free slot"):
                 await client.create(CONFIG_MAPS, CM, deadline=0.1)
-            with pytest.raises(Unanswered, match="waiting for an answer"):
+            with pytest.raises(RequestTimeout, match="waiting for an answer"):
                 await first
-            with pytest.raises(Unanswered, match="an answer; the object may have been created"):
+            with pytest.raises(RequestTimeout, match="an answer; the object may have been created"):
                 await client.create(CONFIG_MAPS, CM, deadline=0.1)
 
 
@@ -332,7 +332,7 @@ async def test_a_server_that_does_not_shake_hands_is_waited_for_as_a_connection(
     with loopback_socket() as listening:
         port = listening.getsockname()[1]
         async with client_for(f"https://127.0.0.1:{port}") as client:
-            with pytest.raises(Unanswered, match="waiting for a connection") as raised:
+            with pytest.raises(RequestTimeout, match="waiting for a connection") as raised:
                 await client.create(CONFIG_MAPS, CM, deadline=0.2)
 
     assert "may have been" not in str(raised.value)
@@ -344,7 +344,7 @@ async def test_one_attempt_to_connect_does_not_use_up_the_deadline() -> None:
     with loopback_socket() as listening:
         port = listening.getsockname()[1]
         async with client_for(f"https://127.0.0.1:{port}", options=options) as client:
-            with pytest.raises(Unanswered, match=r"no connection to 127\.0\.0\.1"):
+            with pytest.raises(RequestTimeout, match=r"no connection to 127\.0\.0\.1"):
                 await client.get(CONFIG_MAPS, "a", "n")
 
 
@@ -352,7 +352,7 @@ async def test_a_list_has_one_deadline_for_all_its_pages() -> None:
     """Otherwise a slow server could make it last for ever."""
     page = answer({"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []})
     async with Server(page) as server, client_for(server.url) as client:
-        with pytest.raises(Unanswered, match="GET /api/v1/configmaps"):
+        with pytest.raises(RequestTimeout, match="GET /api/v1/configmaps"):
             await client.list(CONFIG_MAPS, deadline=0.2)
 
 
@@ -571,7 +571,7 @@ async def test_errors_leave_no_task_behind() -> None:
     failures = [drop, broken, cut_body(CM, 3), status(401, "Unauthorized"), answer("<", 502)]
     async with Server(*failures, *failures, fine) as server:
         before = asyncio.all_tasks()
-        async with client_for(server.url, options=Options(attempts=1)) as client:
+        async with client_for(server.url, options=ClientOptions(attempts=1)) as client:
             for _ in range(len(failures) * 2 + 1):
                 try:
                     await client.apply(CONFIG_MAPS, CM)

@@ -12,17 +12,17 @@ from structlog.testing import capture_logs
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
-from knfleet.kube.client.verbs import Client, Options, WatchEvent
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
+from knfleet.kube.client.verbs import Client, ClientOptions, WatchEvent
 from knfleet.kube.errors import (
-    BadAnswer,
+    BadResponse,
+    ConnectionInterrupted,
     Expired,
     Forbidden,
-    Interrupted,
     KubeError,
     NotFound,
+    RequestTimeout,
     ServerError,
-    Unanswered,
 )
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.clients import QUICK, Heard, Tokens, client_for
@@ -66,12 +66,12 @@ async def test_events_come_in_order_however_the_stream_is_cut() -> None:
 @pytest.mark.parametrize(
     ("chunks", "end", "error"),
     [
-        ([event("ADDED", "a", 1)], "cut", Interrupted),
-        ([event("ADDED", "a", 1), b'{"type":"ADD'], "end", Interrupted),
-        ([b'{"type":"ADD'], "cut", Interrupted),
-        ([b"<html>\n"], "end", BadAnswer),
-        ([b'{"type":"ADDED"}\n'], "end", BadAnswer),
-        ([b"x" * 3000], "end", BadAnswer),
+        ([event("ADDED", "a", 1)], "cut", ConnectionInterrupted),
+        ([event("ADDED", "a", 1), b'{"type":"ADD'], "end", ConnectionInterrupted),
+        ([b'{"type":"ADD'], "cut", ConnectionInterrupted),
+        ([b"<html>\n"], "end", BadResponse),
+        ([b'{"type":"ADDED"}\n'], "end", BadResponse),
+        ([b"x" * 3000], "end", BadResponse),
     ],
 )
 async def test_a_watch_that_ends_badly(
@@ -126,7 +126,7 @@ async def test_a_silent_watch_is_given_up() -> None:
         Server(stream(event("ADDED", "a", 1), end="hang")) as server,
         client_for(server.url, options=options) as client,
     ):
-        with pytest.raises(Unanswered, match="nothing was heard"):
+        with pytest.raises(RequestTimeout, match="nothing was heard"):
             await collect(client)
 
 
@@ -134,7 +134,7 @@ async def test_a_watch_that_is_not_accepted_in_time() -> None:
     """The deadline is for the beginning of a watch only."""
     options = msgspec.structs.replace(QUICK, deadline_seconds=0.1)
     async with Server(silence) as server, client_for(server.url, options=options) as client:
-        with pytest.raises(Unanswered, match="waiting for an answer"):
+        with pytest.raises(RequestTimeout, match="waiting for an answer"):
             await collect(client)
 
 
@@ -166,7 +166,7 @@ class Fixture(msgspec.Struct):
 
     cluster: Cluster
     informer: Informer
-    changes: list[Change]
+    changes: list[StoreChange]
     heard: Heard
 
     async def until(self, true: Callable[[], object]) -> None:
@@ -196,12 +196,12 @@ async def following(
     heard = Heard()
     silence_seconds = wishes.pop("silence_seconds", 30)
     resource: Resource = wishes.pop("resource", CONFIG_MAPS)
-    options = Options(observe=heard, silence_seconds=silence_seconds, backoff_seconds=0.01)
+    options = ClientOptions(observe=heard, silence_seconds=silence_seconds, backoff_seconds=0.01)
     async with ApiServers() as servers:
         servers.add("c", cluster)
         async with client_for(servers.url("c"), options=options) as client:
             informer = Informer(client, resource, **wishes)
-            changes: list[Change] = []
+            changes: list[StoreChange] = []
             informer.on_change(changes.append)
             informer.on_change(lambda _: heard.stirred.set())
             task = asyncio.create_task(informer.run())
@@ -247,7 +247,7 @@ async def test_a_cut_watch_goes_on_where_it_was() -> None:
         await it.until(lambda: it.names() == ["a", "b"])
 
         assert it.told() == ["added n/a", "added n/b"]
-        assert it.heard.restarts == ["Interrupted"]
+        assert it.heard.restarts == ["ConnectionInterrupted"]
         assert it.informer.failing is None
 
 
@@ -289,7 +289,7 @@ async def test_a_server_that_forgets_all_the_time_is_listed_less_and_less_often(
 async def test_a_handler_that_fails_with_everything_is_logged_once_in_a_while() -> None:
     """A server that sends what no handler expects could fill the log."""
 
-    def fail(change: Change) -> None:
+    def fail(change: StoreChange) -> None:
         raise KeyError(change.key)
 
     async with client_for("http://127.0.0.1:1") as client:
@@ -311,7 +311,7 @@ async def test_what_a_list_or_watch_brings_counts_as_read(streams: bool) -> None
     cluster.put(CONFIG_MAPS, config_map("a", text="x" * 5000))
     async with ApiServers() as servers:
         servers.add("c", cluster)
-        options = Options(read_bytes_per_second=1000)
+        options = ClientOptions(read_bytes_per_second=1000)
         async with client_for(servers.url("c"), options=options) as client:
             informer = Informer(client, CONFIG_MAPS)
             following = asyncio.create_task(informer.run())
@@ -336,7 +336,7 @@ async def test_the_old_objects_are_served_until_the_new_list_is_there() -> None:
 
         assert it.names() == ["a", "b"]
         assert it.informer.synced.is_set()
-        assert isinstance(it.informer.failing, ServerError | Interrupted)
+        assert isinstance(it.informer.failing, ServerError | ConnectionInterrupted)
 
 
 async def test_a_silent_connection_is_dropped_and_resumed() -> None:
@@ -344,7 +344,7 @@ async def test_a_silent_connection_is_dropped_and_resumed() -> None:
     cluster = Cluster(bookmark_seconds=600)
     async with following("a", cluster=cluster, silence_seconds=0.2) as it:
         await asyncio.wait_for(it.informer.synced.wait(), WAIT)
-        await it.until(lambda: "Unanswered" in it.heard.restarts)
+        await it.until(lambda: "RequestTimeout" in it.heard.restarts)
         cluster.put(CONFIG_MAPS, config_map("b"))
         await it.until(lambda: it.names() == ["a", "b"])
 
@@ -387,7 +387,7 @@ async def test_a_kind_that_is_not_served_yet_is_waited_for() -> None:
 async def test_a_handler_that_fails_harms_nobody() -> None:
     """The others are told, and the informer goes on."""
 
-    def fail(change: Change) -> None:
+    def fail(change: StoreChange) -> None:
         raise RuntimeError(change.key.name)
 
     async with following() as it:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from knfleet.kube.auth import kubeconfig
 from knfleet.kube.auth.credentials import (
-    Both,
     CertificatePair,
+    CombinedCredential,
     Credential,
     StaticCredential,
     TokenFile,
 )
 from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.auth.kubeconfig import Kubeconfig, connect, merge, parse
-from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ConfigError
 from knfleet.kube.yaml import dump_all
@@ -122,7 +122,9 @@ async def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     connection = loaded(tmp_path, config(user, {"certificate-authority": "pki/ca"}))
 
     pki = tmp_path / "pki"
-    expected = Both(TokenFile(tmp_path / "token"), CertificatePair(pki / "crt", pki / "key"))
+    expected = CombinedCredential(
+        TokenFile(tmp_path / "token"), CertificatePair(pki / "crt", pki / "key")
+    )
     assert expected == connection.credentials
     assert CA.strip() == (connection.endpoint.ca or b"").strip()
     credential = await connection.credentials.fetch()
@@ -444,7 +446,7 @@ def kubeconfigs(draw: st.DrawFn) -> Kubeconfig:
     for kind in ("cluster", "user", "context"):
         names = draw(st.lists(NAMES, unique=True))
         written[f"{kind}s"] = [{"name": name, kind: {}} for name in names]
-    return parse(dump_all([written]), Origin(source))
+    return parse(dump_all([written]), EntryOrigin(source))
 
 
 @settings(deadline=None, max_examples=50)
@@ -478,7 +480,7 @@ def test_no_secret_is_in_the_repr_of_a_kubeconfig() -> None:
         "client-key-data": encoded(pair.key),
         "client-certificate-data": encoded(pair.certificate),
     }
-    parsed = parse(dump_all([config(user)]), Origin("f"))
+    parsed = parse(dump_all([config(user)]), EntryOrigin("f"))
 
     shown = repr(parsed) + repr(connect(parsed))
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knfleet.kube.auth.credentials import Credential
-from knfleet.kube.client.probe import ANSWER_LIMIT_BYTES, Answered, Line, Pulse
-from knfleet.kube.client.verbs import Client, Options
-from knfleet.kube.errors import Unanswered
+from knfleet.kube.client.probe import ANSWER_LIMIT_BYTES, ApiProber, ProbeConnection, ProbeResult
+from knfleet.kube.client.verbs import Client, ClientOptions
+from knfleet.kube.errors import RequestTimeout
 from testbed.fakes.clients import SECRET, Certificates, Heard, client_for
 from testbed.fakes.server import Behaviour, Server, answer, drop, silence, status, stream
 
@@ -30,11 +30,11 @@ CHUNKED = (
 @asynccontextmanager
 async def a_pulse(
     *script: Behaviour, heard: Heard | None = None
-) -> AsyncGenerator[tuple[Pulse, Server, Client], None]:
+) -> AsyncGenerator[tuple[ApiProber, Server, Client], None]:
     """A server that follows a script, and a connection to it that is open."""
-    options = Options() if heard is None else Options(observe=heard)
+    options = ClientOptions() if heard is None else ClientOptions(observe=heard)
     async with Server(*script) as server, client_for(server.url, options=options) as client:
-        pulse = Pulse(client.transport, PATH)
+        pulse = ApiProber(client.transport, PATH)
         await pulse.open(SECONDS)
         try:
             yield pulse, server, client
@@ -56,11 +56,11 @@ class Wire(asyncio.Transport):
         """End, at no cost."""
 
 
-async def outcome(*parts: bytes) -> Answered | None:
+async def outcome(*parts: bytes) -> ProbeResult | None:
     """What a question is answered with when this is received."""
-    line = Line()
+    line = ProbeConnection()
     line.connection_made(Wire())
-    asking = asyncio.create_task(line.ask(b"", SECONDS))
+    asking = asyncio.create_task(line.send(b"", SECONDS))
     await asyncio.sleep(0)
     for part in parts:
         line.data_received(part)
@@ -74,7 +74,7 @@ async def outcome(*parts: bytes) -> Answered | None:
 @given(cut=st.integers(0, len(CHUNKED)))
 def test_an_answer_is_understood_when_all_of_it_is_there(text: bytes, cut: int):
     """Wherever it is cut, the first part alone is no answer."""
-    expected = Answered(200, BODY, is_last=False)
+    expected = ProbeResult(200, BODY, is_last=False)
 
     assert asyncio.run(outcome(text[:cut], text[cut:])) == expected
     if cut < len(text):
@@ -144,7 +144,7 @@ async def test_one_connection_serves_all_questions(behaviour: Behaviour):
     heard = Heard()
     async with a_pulse(behaviour, heard=heard) as (pulse, server, _):
         for _ in range(3):
-            assert await pulse.ask(SECONDS) == BODY
+            assert await pulse.probe(SECONDS) == BODY
             await pulse.open(SECONDS)
 
         asked = server.requests[-1]
@@ -168,7 +168,7 @@ async def test_anything_but_a_good_answer_is_left_to_others(behaviour: Behaviour
     heard = Heard()
     async with a_pulse(behaviour, heard=heard) as (pulse, server, _):
         for _ in range(6):
-            assert await pulse.ask(SECONDS) is None
+            assert await pulse.probe(SECONDS) is None
             assert pulse.line is None
             await pulse.open(SECONDS)
 
@@ -180,8 +180,8 @@ async def test_no_answer_in_time_is_an_error():
     """As with any other request; the connection is of no use any more."""
     heard = Heard()
     async with a_pulse(silence, heard=heard) as (pulse, _, _):
-        with pytest.raises(Unanswered, match=rf"GET {PATH}: 0.01 s passed"):
-            await pulse.ask(0.01)
+        with pytest.raises(RequestTimeout, match=rf"GET {PATH}: 0.01 s passed"):
+            await pulse.probe(0.01)
 
         assert pulse.line is None
         assert heard.requests == [("get", 0)]
@@ -189,17 +189,17 @@ async def test_no_answer_in_time_is_an_error():
 
 async def test_an_answer_that_came_while_the_loop_was_busy_is_in_time():
     """Timers come before sockets: the time is over when the loop looks, but the answer is here."""
-    line, loop = Line(), asyncio.get_running_loop()
+    line, loop = ProbeConnection(), asyncio.get_running_loop()
     line.connection_made(Wire())
     over = loop.create_future()
-    asking = asyncio.create_task(line.ask(b"", 0))
+    asking = asyncio.create_task(line.send(b"", 0))
     await asyncio.sleep(0)
     loop.call_later(0, over.set_result, None)
     await over
 
     line.data_received(PLAIN)
 
-    assert await asking == Answered(200, BODY, is_last=False)
+    assert await asking == ProbeResult(200, BODY, is_last=False)
 
 
 async def test_another_certificate_needs_another_connection():
@@ -209,12 +209,12 @@ async def test_another_certificate_needs_another_connection():
         Server(answer(BODY)) as server,
         client_for(server.url, credentials=certificates) as client,
     ):
-        pulse = Pulse(client.transport, PATH)
+        pulse = ApiProber(client.transport, PATH)
         await pulse.open(SECONDS)
-        before = await pulse.ask(SECONDS)
+        before = await pulse.probe(SECONDS)
         certificates.credential = Credential(client_certificate=b"two", client_key=b"2")
         client.transport.login.renew()
         await client.transport.login.current()
 
         assert before == BODY
-        assert await pulse.ask(SECONDS) is None
+        assert await pulse.probe(SECONDS) is None

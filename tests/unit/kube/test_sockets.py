@@ -9,7 +9,7 @@ import uvloop
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.kube.client.sockets import Address, Sockets
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import KubeError
 from testbed.fakes.certificates import Authority
@@ -20,7 +20,7 @@ from testbed.fakes.sockets import resetting
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
 CUTS = 250
 RESETS = 100
-ONCE = Options(attempts=1)
+ONCE = ClientOptions(attempts=1)
 
 
 async def connect(address: Address) -> int:

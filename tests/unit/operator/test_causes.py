@@ -7,7 +7,7 @@ import msgspec
 from knfleet.api.knative.resources import SERVINGS, KnativeStatus
 from knfleet.api.meta import Key, Object
 from knfleet.operator.controller import cause
-from knfleet.operator.installation_record import Record
+from knfleet.operator.installation_record import InstallationRecord
 from knfleet.operator.targets.targets import LONGEST_NAME, inventory_key
 from tests.unit.operator.samples import serving
 
@@ -34,18 +34,18 @@ def with_status(status: KnativeStatus) -> Object:
 
 def test_our_own_words_are_known_again() -> None:
     """Also those before the last: a watch is a little behind."""
-    record = Record(serving())
+    record = InstallationRecord(serving())
     first, second = KnativeStatus(version="1.22.0"), KnativeStatus(version="1.23.0")
     record.said += [first, second]
 
     assert record.status == second
-    assert record.has_said(first)
-    assert not record.has_said(KnativeStatus(version="9.9.9"))
+    assert record.has_reported(first)
+    assert not record.has_reported(KnativeStatus(version="9.9.9"))
 
 
 def test_failures_are_retried_later_each_time_up_to_a_limit() -> None:
     """Causes often go without anybody telling."""
-    record = Record(serving())
+    record = InstallationRecord(serving())
 
     waits = [record.retry_seconds() for _ in range(40)]
 

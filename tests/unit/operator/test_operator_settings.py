@@ -4,8 +4,8 @@ import pytest
 
 from knfleet.cli.process.operator import doubled
 from knfleet.operator.settings import (
+    OperatorSettings,
     SettingError,
-    Settings,
     duration_seconds,
     from_environment,
     is_too_old,
@@ -13,7 +13,7 @@ from knfleet.operator.settings import (
     timing,
     wants_metrics,
 )
-from knfleet.runtime.leader.lease_rules import Timing
+from knfleet.runtime.leader.lease_rules import LeaseTiming
 
 
 def test_the_environment_is_the_knative_operators() -> None:
@@ -32,7 +32,7 @@ def test_the_environment_is_the_knative_operators() -> None:
         }
     )
 
-    assert settings == Settings(
+    assert settings == OperatorSettings(
         system_namespace="ops",
         pod_name="operator-0",
         config_logging="logging",
@@ -101,8 +101,8 @@ def test_the_election_is_timed_by_its_config_map() -> None:
     """Ours are shorter when it says nothing, and nonsense is refused."""
     asked = {"lease-duration": "60s", "renew-deadline": "40s", "retry-period": "10s"}
 
-    assert timing(asked) == Timing(60, 40, 10)
-    assert timing({"_example": "…"}) == Timing()
+    assert timing(asked) == LeaseTiming(60, 40, 10)
+    assert timing({"_example": "…"}) == LeaseTiming()
     with pytest.raises(SettingError, match="config-leader-election"):
         timing({"lease-duration": "5s"})
 

@@ -12,7 +12,7 @@ from knfleet.api.schema import decode
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.operator.desired_objects import Renderer, Rendering
+from knfleet.operator.desired_objects import Renderer, RenderResult
 from knfleet.render.pipeline import Need
 from testbed.waiting import until
 from tests.unit.release.tree import releases, tree
@@ -25,7 +25,7 @@ class Place:
         endpoint = Endpoint("https://127.0.0.1:1")
         credential = StaticCredential(Credential(token="none"))
         self.client = Client(Connection(ClusterName("spoke"), endpoint, credential))
-        self.rendering: Rendering | None = None
+        self.rendering: RenderResult | None = None
 
     def generation_of(self, need: Need) -> int | None:
         """Nobody knows."""

@@ -1,9 +1,15 @@
 """Sentences for conditions and Events."""
 
-from knfleet.apply.change_set import ChangeSet, Denial, Failure, Pending, Why
-from knfleet.apply.observe.readiness import Health, State, Summary
+from knfleet.apply.change_set import (
+    ChangeSet,
+    FailureKind,
+    MissingRight,
+    ObjectFailure,
+    ObjectPending,
+)
+from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import Ref
-from knfleet.operator.messages import failure_text, jobs, left_text, waiting_text, workloads
+from knfleet.operator.status.messages import failure_text, jobs, left_text, waiting_text, workloads
 
 MAP = Ref("", "ConfigMap", "home", "a")
 
@@ -15,11 +21,11 @@ def deployment(name: str) -> Ref:
 
 def test_waiting_begins_as_upstream_and_keeps_the_order_of_the_release() -> None:
     """Names first, then numbers and reasons."""
-    summary = Summary(
+    summary = SetReadiness(
         (
-            Health(deployment("a"), State.PROGRESSING, "0 of 2 available", 0, 2),
-            Health(deployment("b"), State.READY, "", 1, 1),
-            Health(deployment("c"), State.FAILED, "no progress", 1, 2),
+            ObjectReadiness(deployment("a"), ReadinessState.PROGRESSING, "0 of 2 available", 0, 2),
+            ObjectReadiness(deployment("b"), ReadinessState.READY, "", 1, 1),
+            ObjectReadiness(deployment("c"), ReadinessState.FAILED, "no progress", 1, 2),
         )
     )
 
@@ -32,8 +38,10 @@ def test_waiting_begins_as_upstream_and_keeps_the_order_of_the_release() -> None
 
 def test_jobs_are_no_deployments() -> None:
     """They are waited for, and not counted among what must be available."""
-    job = Health(Ref("batch", "Job", "home", "j"), State.PROGRESSING, "it is not complete")
-    summary = Summary((Health(deployment("a"), State.READY), job))
+    job = ObjectReadiness(
+        Ref("batch", "Job", "home", "j"), ReadinessState.PROGRESSING, "it is not complete"
+    )
+    summary = SetReadiness((ObjectReadiness(deployment("a"), ReadinessState.READY), job))
 
     assert workloads(summary).is_ready
     assert jobs(summary).waiting == [job]
@@ -42,18 +50,18 @@ def test_jobs_are_no_deployments() -> None:
 def test_every_missing_right_is_named_however_many_there_are() -> None:
     """The other failures are named too, up to a number."""
     denied = [
-        Failure(
+        ObjectFailure(
             Ref("apps", f"Kind{number}", "home", "x"),
-            Why.FORBIDDEN,
+            FailureKind.FORBIDDEN,
             "no",
             denials=tuple(
-                Denial(f"kinds{number}", "apps", verb, "home") for verb in ("list", "get")
+                MissingRight(f"kinds{number}", "apps", verb, "home") for verb in ("list", "get")
             ),
         )
         for number in range(20)
     ]
 
-    text = failure_text([*denied, Failure(MAP, Why.QUOTA, "exceeded quota")])
+    text = failure_text([*denied, ObjectFailure(MAP, FailureKind.QUOTA, "exceeded quota")])
 
     for number in range(20):
         assert f"get, list kinds{number}.apps in home" in text
@@ -63,7 +71,9 @@ def test_every_missing_right_is_named_however_many_there_are() -> None:
 def test_the_same_words_about_many_objects_are_said_once() -> None:
     """Twenty objects in a namespace that goes away are one problem."""
     failures = [
-        Failure(Ref("", "ConfigMap", "home", f"m{number:02}"), Why.TERMINATING, "it goes")
+        ObjectFailure(
+            Ref("", "ConfigMap", "home", f"m{number:02}"), FailureKind.TERMINATING, "it goes"
+        )
         for number in range(20)
     ]
 
@@ -76,8 +86,8 @@ def test_the_same_words_about_many_objects_are_said_once() -> None:
 def test_what_is_left_is_counted_and_named() -> None:
     """One sentence with both what failed and what waits."""
     changes = ChangeSet(
-        failures=(Failure(MAP, Why.CONFLICT, "it changes"),),
-        pending=(Pending(deployment("a"), "it is being deleted"),),
+        failures=(ObjectFailure(MAP, FailureKind.CONFLICT, "it changes"),),
+        pending=(ObjectPending(deployment("a"), "it is being deleted"),),
     )
 
     assert left_text(changes) == (

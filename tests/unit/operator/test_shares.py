@@ -10,7 +10,7 @@ from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.operator.rights import namespace_rules
-from knfleet.operator.targets.shard import Shares
+from knfleet.operator.targets.shard import TargetShard
 from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership
 from knfleet.runtime.shards.membership import Membership, MembershipOptions
 from knfleet.runtime.shards.rules import VIEW
@@ -36,7 +36,7 @@ class Process:
         self.membership = Membership(client, "fleet", "me", options)
         key = Key("fleet", "lock")
         self.leader = Leader(client, key, "me", LeaderOptions(clock=self.clock.time))
-        self.shares = Shares(self.membership, self.leader)
+        self.shares = TargetShard(self.membership, self.leader)
 
     def meet(self, *others: Object) -> None:
         """Be a member, and read that there are others."""

@@ -9,15 +9,15 @@ import pytest
 
 from knfleet.api.meta import Key, Object
 from knfleet.clusters.anchor import anchor_of, is_intact
-from knfleet.clusters.connection_state import Phase, SpokeState
+from knfleet.clusters.connection_state import ClusterState, Phase
 from knfleet.kube import yaml
-from knfleet.operator.installation_record import Interrupted, Record
+from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
 from knfleet.operator.kinds import ON_LOST_TARGET, TARGET_UID, was_installed
-from knfleet.operator.resource_metrics import Gauges
+from knfleet.operator.resource_metrics import ResourceMetrics
 from knfleet.operator.settings import SettingError, poll_seconds
 from knfleet.operator.targets.spoke_targets import UNKNOWN, check_uid, root_of
 from knfleet.operator.targets.targets import TargetError
-from knfleet.operator.uninstall.orphan_cleanup import is_same_place
+from knfleet.operator.uninstall.orphan_cleanup import is_same_target
 from knfleet.operator.uninstall.tombstones import manifest_of, read
 from knfleet.operator.uninstall.uninstall import tombstone_of, waiting_text
 from testbed.waiting import until
@@ -94,9 +94,9 @@ def test_a_place_is_the_same_by_its_profile_or_its_cluster() -> None:
     elsewhere = remote(**{TARGET_UID: "two"})
     elsewhere["spec"]["clusterProfileRef"]["name"] = "elsewhere"
 
-    assert is_same_place(remote(), stone)
-    assert is_same_place(renamed, stone)
-    assert not is_same_place(elsewhere, stone)
+    assert is_same_target(remote(), stone)
+    assert is_same_target(renamed, stone)
+    assert not is_same_target(elsewhere, stone)
 
 
 def test_a_removal_that_waits_says_since_when_and_what_to_do() -> None:
@@ -128,7 +128,7 @@ def test_a_period_that_is_none_is_refused() -> None:
 
 async def test_a_pass_can_be_cut_off_and_the_next_one_is_not() -> None:
     """What a lost spoke is asked may never be answered."""
-    record = Record(remote())
+    record = InstallationRecord(remote())
     record.interrupt()
 
     async def waits() -> None:
@@ -140,7 +140,7 @@ async def test_a_pass_can_be_cut_off_and_the_next_one_is_not() -> None:
         await until(lambda: record.limit is not None, "it waits")
         record.interrupt()
         record.interrupt()
-        with pytest.raises(Interrupted):
+        with pytest.raises(PassInterrupted):
             await task
         async with record.limited():
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_a_pass_can_be_cut_off_and_the_next_one_is_not() -> None:
 
 def test_only_a_new_trigger_is_a_trigger() -> None:
     """The one that was there at the start asked an earlier process."""
-    record = Record(remote(**{"reconcile.knative.dev/trigger": "1"}))
+    record = InstallationRecord(remote(**{"reconcile.knative.dev/trigger": "1"}))
 
     assert not record.is_triggered(remote(**{"reconcile.knative.dev/trigger": "1"}))
     assert record.is_triggered(remote(**{"reconcile.knative.dev/trigger": "2"}))
@@ -169,7 +169,7 @@ def test_alerts_are_about_metrics_that_there_are() -> None:
     """A renamed metric would make an alert that never fires."""
     now = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
     moment = datetime(2026, 1, 1, tzinfo=UTC)
-    state = SpokeState(profile=PROFILE, phase=Phase.UP, since=moment, last_contact=moment)
+    state = ClusterState(profile=PROFILE, phase=Phase.UP, since=moment, last_contact=moment)
     manifest = remote() | {
         "status": {
             "conditions": [
@@ -177,8 +177,8 @@ def test_alerts_are_about_metrics_that_there_are() -> None:
             ]
         }
     }
-    gauges = Gauges(lambda: [manifest], lambda: [state], lambda: now)
-    gauges.look()
+    gauges = ResourceMetrics(lambda: [manifest], lambda: [state], lambda: now)
+    gauges.snapshot()
 
     families = {each.name: each for each in gauges.collect()}
     text = (ROOT / "docs" / "alerts" / "knfleet-rules.yaml").read_text()

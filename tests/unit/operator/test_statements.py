@@ -6,19 +6,19 @@ import msgspec
 
 from knfleet.api.knative import conditions
 from knfleet.api.knative.resources import KnativeStatus
-from knfleet.operator.status_builder import Statement, patch_of, same, status_of
+from knfleet.operator.status.status_builder import StatusBuilder, patch_of, same, status_of
 from tests.unit.operator.samples import serving
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def begin(status: KnativeStatus | None = None, now: datetime = NOW) -> Statement:
+def begin(status: KnativeStatus | None = None, now: datetime = NOW) -> StatusBuilder:
     """A statement of a second generation."""
-    return Statement(status or KnativeStatus(), 2, now)
+    return StatusBuilder(status or KnativeStatus(), 2, now)
 
 
-def said(statement: Statement, type_: str) -> tuple[str, str, str]:
+def said(statement: StatusBuilder, type_: str) -> tuple[str, str, str]:
     """Status, reason and message of a condition."""
     found = conditions.find(statement.status.conditions, type_)
     assert found is not None

@@ -19,8 +19,8 @@ import pytest
 from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.auth.exec_process import run
 from knfleet.kube.errors import CredentialError
-from knfleet.plugins.hub import Hub
-from knfleet.plugins.inprocess import KeptHub, OwnPlugins, own_plugin
+from knfleet.plugins.hub_api import HubApi
+from knfleet.plugins.inprocess import InProcessPlugins, PooledHubApi, own_plugin
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Behaviour, Server, answer, server_context, status
 
@@ -124,7 +124,7 @@ async def test_what_is_said_here_is_what_the_program_prints(
         asked = plugin(str(SCRIPTS / "secretreader-plugin"), config, way)
 
         printed = await outcome(asked, run)
-        with closing(OwnPlugins()) as own:
+        with closing(InProcessPlugins()) as own:
             said = [await outcome(asked, own) for _ in range(3)]
 
     assert said == [printed] * 3
@@ -138,7 +138,7 @@ async def test_no_process_is_started_for_our_own_plugin(tmp_path: Path):
     async with Server(answer(SECRET), tls=server_context(authority.server())) as hub:
         way = kubeconfig(tmp_path, hub.url, authority.pem)
 
-        with closing(OwnPlugins()) as own:
+        with closing(InProcessPlugins()) as own:
             for _ in range(3):
                 await outcome(plugin(str(SCRIPTS / "secretreader-plugin"), None, way), own)
 
@@ -150,24 +150,24 @@ async def test_no_process_is_started_for_our_own_plugin(tmp_path: Path):
     )
 
 
-def some_hub() -> Hub:
+def some_hub() -> HubApi:
     """A hub that nothing is sent to."""
-    return Hub("https://127.0.0.1:1", ssl.create_default_context(), "", "token", "default")
+    return HubApi("https://127.0.0.1:1", ssl.create_default_context(), "", "token", "default")
 
 
 def test_threads_that_ask_at_once_share_one_hub():
     """A second one would leave the connections of the first open."""
     both = Barrier(2)
-    made: list[Hub] = []
+    made: list[HubApi] = []
 
-    def find(_: Mapping[str, str]) -> Hub:
+    def find(_: Mapping[str, str]) -> HubApi:
         # Nobody comes but one thread, so that this is broken; two would meet here.
         with suppress(BrokenBarrierError):
             both.wait(0.5)
         made.append(some_hub())
         return made[-1]
 
-    with closing(OwnPlugins(find)) as own, ThreadPoolExecutor(2) as threads:
+    with closing(InProcessPlugins(find)) as own, ThreadPoolExecutor(2) as threads:
         found = list(threads.map(own.find, [{}, {}]))
 
     assert len(made) == 1
@@ -183,13 +183,13 @@ class EmptiedDeque(deque[tuple[HTTPConnection, float]]):
 
 def test_a_connection_that_another_thread_took_is_not_missed():
     """A new one is made instead."""
-    kept = KeptHub(*some_hub())
+    kept = PooledHubApi(*some_hub())
     kept.__dict__["lines"] = EmptiedDeque()
 
     assert kept.take() is None
 
 
-class Superseded(KeptHub):
+class Superseded(PooledHubApi):
     """A hub that is replaced while it answers."""
 
     def ask(self, line: HTTPConnection, path: str) -> tuple[int, bytes]:

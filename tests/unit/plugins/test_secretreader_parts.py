@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from knfleet.plugins import hub, permission
-from knfleet.plugins.execcredential import Asked, PluginError, answer, asked, end_of, with_token
+from knfleet.plugins import hub_api, permission
+from knfleet.plugins.execcredential import (
+    PluginError,
+    PluginRequest,
+    answer,
+    asked,
+    end_of,
+    with_token,
+)
 from knfleet.plugins.kubeconfig_secretreader import load, status_of, user_of
 from testbed.fakes.certificates import Authority
 
@@ -105,7 +112,7 @@ def test_secrets_of_other_namespaces_are_read_where_the_environment_lists_them(
     listed: str, named: str, found: list[str]
 ) -> None:
     """The profile's own namespace comes first; a refusal says what to do."""
-    question = Asked(V1, {"namespace": named}, ("team-a", "cluster1"))
+    question = PluginRequest(V1, {"namespace": named}, ("team-a", "cluster1"))
     environ = {permission.VARIABLE: listed}
 
     if found:
@@ -229,5 +236,5 @@ def test_the_hub_may_be_another_context_than_the_current_one(tmp_path: Path) -> 
     (tmp_path / "config").write_text(json.dumps(config))
     environ = {"KUBECONFIG": str(tmp_path / "config")}
 
-    assert hub.find(environ).server == "https://one.example"
-    assert hub.find(environ | {hub.CONTEXT_VARIABLE: "two"}).server == "https://two.example"
+    assert hub_api.find(environ).server == "https://one.example"
+    assert hub_api.find(environ | {hub_api.CONTEXT_VARIABLE: "two"}).server == "https://two.example"

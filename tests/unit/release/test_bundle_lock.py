@@ -9,7 +9,7 @@ from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tamp
 from knfleet.release.lock import LOCK, differences, make_lock, read_lock, write_lock
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.source.pull import contents, problems, pull
-from knfleet.release.source.sources import Folder
+from knfleet.release.source.sources import FolderSource
 from tests.unit.release.tree import config_map, releases, serving, tree, write
 
 CORE = "knative-serving/1.23.0/2-core.yaml"
@@ -92,7 +92,7 @@ def test_a_lock_that_is_none_is_told(tmp_path: Path, text: str):
 async def test_pulling_copies_and_locks(root: Path, tmp_path: Path):
     target, lock_file = tmp_path / "target", tmp_path / "mine.lock"
 
-    lock = await pull(Folder(root), target, lock_file)
+    lock = await pull(FolderSource(root), target, lock_file)
 
     assert differences(lock, target) == []
     assert read_lock(target / LOCK) == read_lock(lock_file) == lock
@@ -103,11 +103,11 @@ async def test_pulling_something_else_than_the_lock_file_says_changes_nothing(
     root: Path, tmp_path: Path
 ):
     target, lock_file = tmp_path / "target", tmp_path / "mine.lock"
-    before = await pull(Folder(root), target, lock_file)
+    before = await pull(FolderSource(root), target, lock_file)
     write(root / CORE, config_map("evil"))
 
     with pytest.raises(Tampered, match=f"{CORE} was changed; if the change is wanted"):
-        await pull(Folder(root), target, lock_file)
+        await pull(FolderSource(root), target, lock_file)
 
     assert differences(before, target) == []
 
@@ -116,7 +116,7 @@ async def test_pulling_replaces_an_older_bundle_as_a_whole(root: Path, tmp_path:
     target = tmp_path / "target"
     write(target / "knative-serving/1.0.0/1-old.yaml", config_map("old"))
 
-    await pull(Folder(root), target)
+    await pull(FolderSource(root), target)
 
     assert not (target / "knative-serving/1.0.0").exists()
 
@@ -125,7 +125,7 @@ async def test_pulling_to_where_nothing_can_be_written_is_told(root: Path, tmp_p
     (tmp_path / "file").write_text("")
 
     with pytest.raises(NotAvailable, match="cannot be written"):
-        await pull(Folder(root), tmp_path / "file" / "target")
+        await pull(FolderSource(root), tmp_path / "file" / "target")
 
 
 async def test_pulling_never_replaces_a_folder_with_other_things(root: Path, tmp_path: Path):
@@ -133,7 +133,7 @@ async def test_pulling_never_replaces_a_folder_with_other_things(root: Path, tmp
     write(target / "letters" / "a.yaml", config_map("a"))
 
     with pytest.raises(NotAvailable, match=r"holds other things than release files \(letters\)"):
-        await pull(Folder(root), target)
+        await pull(FolderSource(root), target)
 
     assert (target / "letters" / "a.yaml").exists()
 

@@ -12,7 +12,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from knfleet.release.errors import FetchFailed, FetchRefused
 from knfleet.release.source.address_guard import AddressGuard, AddressInfo
-from knfleet.release.source.download import Downloads, Limits, shown
+from knfleet.release.source.download import DownloadLimits, Downloads, shown
 from testbed.fakes.sockets import loopback_socket
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -169,7 +169,7 @@ async def test_an_endless_body_is_cut_off():
 
     async with serving(handler) as server:
         with pytest.raises(FetchRefused, match="larger than 1024 KiB"):
-            await Downloads(Limits(bytes=1024 * 1024)).get(f"{server}/a.yaml")
+            await Downloads(DownloadLimits(bytes=1024 * 1024)).get(f"{server}/a.yaml")
 
     assert sent < 64 * 1024 * 1024
 
@@ -202,7 +202,7 @@ async def test_a_server_that_hangs_fails_in_time():
 
     async with serving(handler) as server:
         with pytest.raises(FetchFailed, match=r"no complete answer within 0\.2 s"):
-            await Downloads(Limits(seconds=0.2)).get(f"{server}/a.yaml")
+            await Downloads(DownloadLimits(seconds=0.2)).get(f"{server}/a.yaml")
 
 
 async def test_nobody_listening_is_told_with_the_address():
@@ -224,7 +224,7 @@ async def test_a_copy_is_used_while_fresh_then_revalidated():
         return web.Response(text=MANIFEST, headers={"ETag": '"1"'})
 
     async with serving(handler) as server:
-        downloads = Downloads(Limits(fresh_seconds=60), now=lambda: clock[0])
+        downloads = Downloads(DownloadLimits(fresh_seconds=60), now=lambda: clock[0])
         await downloads.get(f"{server}/a.yaml")
         await downloads.get(f"{server}/a.yaml")
         assert asked == [""]
@@ -258,7 +258,7 @@ async def test_a_server_that_fails_later_leaves_the_copy_in_use():
         return web.Response(status=next(answers), text=MANIFEST)
 
     async with serving(handler) as server:
-        downloads = Downloads(Limits(fresh_seconds=60), now=lambda: clock[0])
+        downloads = Downloads(DownloadLimits(fresh_seconds=60), now=lambda: clock[0])
         await downloads.get(f"{server}/a.yaml")
         clock[0] = 61
         assert (await downloads.get(f"{server}/a.yaml")).decode() == MANIFEST

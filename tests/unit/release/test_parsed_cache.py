@@ -11,7 +11,7 @@ import pytest
 
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.manifest import Manifest, digest_of
-from knfleet.release.manifest_reader import Reader
+from knfleet.release.manifest_reader import ManifestReader
 from knfleet.release.parsed_cache import ParsedCache
 from tests.unit.release.tree import config_map, write
 
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 def read(file: Path, cache: Path) -> Manifest:
     """Read a file as a new process would."""
-    return Reader(file.parent, ParsedCache(cache)).file(file)
+    return ManifestReader(file.parent, ParsedCache(cache)).file(file)
 
 
 def entries(cache: Path) -> list[Path]:
@@ -44,7 +44,7 @@ def test_a_file_is_parsed_once(file: Path, tmp_path: Path):
 
 
 def test_a_changed_file_is_another_file(file: Path, tmp_path: Path):
-    reader = Reader(file.parent, ParsedCache(tmp_path / "cache"))
+    reader = ManifestReader(file.parent, ParsedCache(tmp_path / "cache"))
     reader.file(file)
     write(file, config_map("b", key="longer value"))
 
@@ -97,7 +97,7 @@ READ_ALL = """
 import sys
 from pathlib import Path
 from knfleet.release.parsed_cache import ParsedCache
-from knfleet.release.manifest_reader import Reader
+from knfleet.release.manifest_reader import ManifestReader
 
 root, cache = Path(sys.argv[1]), ParsedCache(Path(sys.argv[2]))
 sys.stdin.readline()
@@ -105,7 +105,7 @@ for _ in range(3):
     for entry in cache.folder.glob("*.json"):
         entry.unlink(missing_ok=True)
     for file in sorted(root.glob("*.yaml")):
-        (manifest,) = Reader(root, cache).file(file).objects()
+        (manifest,) = ManifestReader(root, cache).file(file).objects()
         assert manifest["metadata"]["name"] == file.stem, manifest
 print("well")
 """
@@ -157,7 +157,7 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path):
 def test_without_a_disk_memory_keeps_what_was_parsed(tmp_path: Path):
     """Where nothing can be written, a download is still parsed only once."""
     (tmp_path / "file").write_text("")
-    reader = Reader(tmp_path, ParsedCache(tmp_path / "file" / "cache"))
+    reader = ManifestReader(tmp_path, ParsedCache(tmp_path / "file" / "cache"))
     content = write(tmp_path / "a.yaml", config_map("a")).read_bytes()
 
     first, second = reader.content(content, "one"), reader.content(content, "two")

@@ -13,7 +13,13 @@ from aiohttp import web
 from knfleet.release.errors import BadManifest, FetchFailed, FetchRefused, NotAvailable
 from knfleet.release.lock import LOCK, differences, make_lock, read_lock
 from knfleet.release.source.project import ProjectReleases
-from knfleet.release.source.sources import Archive, Folder, GoModule, default_folder, source
+from knfleet.release.source.sources import (
+    ArchiveSource,
+    FolderSource,
+    GoModuleSource,
+    default_folder,
+    source,
+)
 from tests.unit.release.test_downloads import serving as answering
 from tests.unit.release.tree import config_map, tree, write
 
@@ -28,14 +34,14 @@ def root(tmp_path: Path) -> Path:
 
 
 async def test_a_folder_is_used_in_place(root: Path):
-    assert await Folder(root).fetch() == root
+    assert await FolderSource(root).fetch() == root
 
 
 async def test_a_folder_without_release_files_is_refused(tmp_path: Path):
     with pytest.raises(NotAvailable, match="holds no release files"):
-        await Folder(tmp_path).fetch()
+        await FolderSource(tmp_path).fetch()
     with pytest.raises(NotAvailable, match="there is no such folder"):
-        await Folder(tmp_path / "none").fetch()
+        await FolderSource(tmp_path / "none").fetch()
 
 
 def pack(root: Path, target: Path, prefix: str = "project-1.0/data") -> Path:
@@ -52,7 +58,7 @@ def pack(root: Path, target: Path, prefix: str = "project-1.0/data") -> Path:
 
 @pytest.mark.parametrize("name", ["bundle.tar.gz", "bundle.zip"])
 async def test_an_archive_is_unpacked_once_and_locked(root: Path, tmp_path: Path, name: str):
-    packed = Archive(pack(root, tmp_path / name), tmp_path / "cache")
+    packed = ArchiveSource(pack(root, tmp_path / name), tmp_path / "cache")
 
     folder = await packed.fetch()
 
@@ -68,7 +74,7 @@ async def test_half_an_archive_is_refused(root: Path, tmp_path: Path, name: str)
     whole.write_bytes(content[: len(content) // 2])
 
     with pytest.raises(BadManifest, match="is not a whole"):
-        await Archive(whole, tmp_path / "cache").fetch()
+        await ArchiveSource(whole, tmp_path / "cache").fetch()
 
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -86,7 +92,7 @@ async def test_paths_that_lead_elsewhere_are_not_taken(root: Path, tmp_path: Pat
     with zipfile.ZipFile(packed, "a") as archive:
         archive.writestr(name, "evil: true")
 
-    folder = await Archive(packed, tmp_path / "cache").fetch()
+    folder = await ArchiveSource(packed, tmp_path / "cache").fetch()
 
     assert make_lock(folder).files == make_lock(root).files
     assert list(tmp_path.rglob("1-evil.yaml")) == []
@@ -118,7 +124,7 @@ async def test_links_are_not_taken(tmp_path: Path):
     ]
     for packed in made:
         with pytest.raises(BadManifest, match="has no release files"):
-            await Archive(packed, tmp_path / "cache").fetch()
+            await ArchiveSource(packed, tmp_path / "cache").fetch()
 
 
 async def test_an_archive_that_grows_without_end_is_refused(tmp_path: Path):
@@ -129,7 +135,7 @@ async def test_an_archive_that_grows_without_end_is_refused(tmp_path: Path):
         packed = pack(large.parents[2], tmp_path / name)
 
         with pytest.raises(BadManifest, match="holds more than"):
-            await Archive(packed, tmp_path / "cache", most_bytes=1_000_000).fetch()
+            await ArchiveSource(packed, tmp_path / "cache", most_bytes=1_000_000).fetch()
 
 
 async def test_the_folder_with_most_release_files_is_taken(root: Path, tmp_path: Path):
@@ -141,7 +147,7 @@ async def test_the_folder_with_most_release_files_is_taken(root: Path, tmp_path:
         archive.addfile(member, io.BytesIO(content))
         archive.add(root, "project/data")
 
-    folder = await Archive(packed, tmp_path / "cache").fetch()
+    folder = await ArchiveSource(packed, tmp_path / "cache").fetch()
 
     assert make_lock(folder).files == make_lock(root).files
 
@@ -162,7 +168,7 @@ async def test_a_module_is_downloaded_by_the_go_command(tmp_path: Path):
     answer = msgspec.json.encode({"Dir": str(tmp_path / "module"), "Sum": "h1:x"}).decode()
     script = f'[ "$*" = "mod download -json example.test/m@v1.2.3" ] && echo \'{answer}\''
 
-    module = GoModule("example.test/m", "v1.2.3", command=go(tmp_path, script))
+    module = GoModuleSource("example.test/m", "v1.2.3", command=go(tmp_path, script))
 
     assert await module.fetch() == root
 
@@ -179,7 +185,7 @@ async def test_a_module_is_downloaded_by_the_go_command(tmp_path: Path):
 async def test_a_module_that_cannot_be_had_is_told(
     tmp_path: Path, script: str, error: type[Exception], message: str
 ):
-    module = GoModule(command=go(tmp_path, script), seconds=0.3 if "sleep" in script else 30)
+    module = GoModuleSource(command=go(tmp_path, script), seconds=0.3 if "sleep" in script else 30)
 
     with pytest.raises(error, match=message):
         await module.fetch()
@@ -187,7 +193,7 @@ async def test_a_module_that_cannot_be_had_is_told(
 
 async def test_without_go_the_way_on_is_told(tmp_path: Path):
     with pytest.raises(NotAvailable, match="install Go, or get the release files from"):
-        await GoModule(command=str(tmp_path / "no-go")).fetch()
+        await GoModuleSource(command=str(tmp_path / "no-go")).fetch()
 
 
 # Releases over HTTPS
@@ -290,4 +296,4 @@ async def test_an_archive_cut_anywhere_is_refused(root: Path, tmp_path: Path):
         whole.write_bytes(content[: len(content) * share // 12])
 
         with pytest.raises(BadManifest):
-            await Archive(whole, tmp_path / "cache").fetch()
+            await ArchiveSource(whole, tmp_path / "cache").fetch()

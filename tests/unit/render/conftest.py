@@ -10,7 +10,7 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.kube.yaml import load_all
-from knfleet.release.source.sources import GoModule
+from knfleet.release.source.sources import GoModuleSource
 
 Load = Callable[..., list[Object]]
 
@@ -19,8 +19,8 @@ Load = Callable[..., list[Object]]
 def bundle_root() -> Path:
     """The folder of release files."""
     if shutil.which("go") is None:
-        pytest.skip(f"go is not installed, so that {GoModule()} cannot be fetched")
-    return asyncio.run(GoModule().fetch())
+        pytest.skip(f"go is not installed, so that {GoModuleSource()} cannot be fetched")
+    return asyncio.run(GoModuleSource().fetch())
 
 
 @pytest.fixture(scope="session")

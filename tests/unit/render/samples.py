@@ -7,10 +7,10 @@ from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServi
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.render.ownership import Owner
-from knfleet.render.pipeline import Facts, Rendered, render
+from knfleet.render.pipeline import Rendered, RenderFacts, render
 
 DIGEST = "@sha256:" + "a" * 64
-FACTS = Facts(version="1.23.0")
+FACTS = RenderFacts(version="1.23.0")
 OWNER = Owner("operator.knative.dev/v1beta1", "KnativeServing", "knative", "uid-1")
 
 
@@ -61,7 +61,7 @@ def eventing(spec: Object | None = None, namespace: str = "knative-eventing") ->
 
 
 def rendered(objects: Sequence[Object], cr: Knative, **facts: Any) -> Rendered:
-    return render(objects, cr, Facts(version="1.23.0", **facts))
+    return render(objects, cr, RenderFacts(version="1.23.0", **facts))
 
 
 def one(manifest: Object, spec: Object | None = None, **facts: Any) -> Object:

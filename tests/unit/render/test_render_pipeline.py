@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from knfleet.api.meta import Object
 from knfleet.render.drafts import Draft
 from knfleet.render.errors import RenderError
-from knfleet.render.pipeline import Facts, render
+from knfleet.render.pipeline import RenderFacts, render
 from tests.unit.render.samples import (
     FACTS,
     OWNER,
@@ -109,7 +109,7 @@ def reordered(value: Any) -> Any:
 def test_rendering_is_pure_and_repeatable(spec: Object, namespace: str):
     """Equal bytes twice, whatever order the user's keys have; the release stays as it was."""
     before = msgspec.json.encode(RELEASE)
-    facts = Facts(version="1.23.0", owner=OWNER)
+    facts = RenderFacts(version="1.23.0", owner=OWNER)
 
     first = render(RELEASE, serving(spec, namespace), facts)
     second = render(RELEASE, serving(spec, namespace), facts)
@@ -186,7 +186,7 @@ def test_an_object_of_any_form_is_rendered_or_named(kind: tuple[str, str], field
 
     for cr in (serving(EVERYTHING, "other"), eventing(EVERYTHING, "other")):
         try:
-            render([manifest], cr, Facts(version="1", minimum_kubernetes="v1.30.0"))
+            render([manifest], cr, RenderFacts(version="1", minimum_kubernetes="v1.30.0"))
         except RenderError as error:
             message = str(error)
         else:

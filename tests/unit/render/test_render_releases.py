@@ -13,7 +13,7 @@ from knfleet.api.meta import Object
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.render.drafts import draft
-from knfleet.render.pipeline import Facts, render
+from knfleet.render.pipeline import RenderFacts, render
 from tests.unit.render.samples import FACTS, eventing, rendered, serving
 
 Load = Callable[..., list[Object]]
@@ -209,7 +209,7 @@ async def test_what_a_bundle_holds_can_be_rendered(
     """From the custom resource to the objects, with nothing in between."""
     bundle = await Releases(bundle_root, cache=ParsedCache(tmp_path)).load(cr)
 
-    result = render(bundle.objects(), cr, Facts(version=bundle.version)).objects
+    result = render(bundle.objects(), cr, RenderFacts(version=bundle.version)).objects
 
     found = {o["metadata"]["name"] for o in result if o["kind"] == "Deployment"}
     assert deployments <= found

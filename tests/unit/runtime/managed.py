@@ -11,7 +11,7 @@ import sys
 
 from knfleet.api.meta import HUB, Key, Request
 from knfleet.runtime import logs
-from knfleet.runtime.controller import Again, Controller
+from knfleet.runtime.controller import Controller, Result
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.process import run_process
 
@@ -56,7 +56,7 @@ class Work:
         self.controller.stop()
         self.stopped.set()
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         say("work begins")
         try:
             await (asyncio.Event() if self.endless else self.stopped).wait()
@@ -64,7 +64,7 @@ class Work:
         except asyncio.CancelledError:
             say("work is cut off")
             raise
-        return Again.never()
+        return Result.never()
 
 
 async def build(manager: Manager) -> None:

@@ -29,12 +29,12 @@ class Work:
         self.letting_go: Callable[[], None] = lambda: None
         membership.join(self)
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop what is another's."""
         self.letting_go()
         self.held = {thing for thing in self.held if self.membership.owns(thing)}
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with what is ours."""
         self.held |= {thing for thing in THINGS if self.membership.owns(thing)}
 
@@ -59,7 +59,7 @@ class Table:
         """Let so many turns of some, or all, pass."""
         for _ in range(count):
             for work in works or self.works:
-                await work.membership.turn()
+                await work.membership.step()
             self.clock.advance(TURN_SECONDS)
 
     def lease(self, work: Work) -> Key:
@@ -109,7 +109,7 @@ async def test_who_was_paused_for_longer_than_its_lease_never_works_again(table:
     with pytest.raises(LostMembership, match="not renewed in time"):
         one.membership.require()
     with pytest.raises(LostMembership):
-        await one.membership.turn()
+        await one.membership.step()
     with pytest.raises(LostMembership):
         one.membership.require()
     assert not any(map(one.membership.owns, THINGS))
@@ -126,7 +126,7 @@ async def test_who_is_paused_while_it_lets_go_does_not_renew(table: Table):
     one.letting_go = lambda: table.clock.advance(20)
 
     with pytest.raises(LostMembership):
-        await one.membership.turn()
+        await one.membership.step()
 
     assert not one.membership.party.is_alive(table.clock.time())
 
@@ -139,7 +139,7 @@ async def test_who_cannot_let_go_in_time_ends(table: Table):
     class Stuck(Work):
         """Never lets go."""
 
-        async def let_go(self) -> None:
+        async def on_lost(self) -> None:
             await asyncio.Event().wait()
 
     Stuck(one.membership)
@@ -241,7 +241,7 @@ async def test_members_hurry_until_they_agree_and_look_when_one_may_be_dead(tabl
     alone = one.membership.wait_seconds()
     other = table.add()
     await table.turns(1, other)
-    await one.membership.turn()
+    await one.membership.step()
     at_odds = one.membership.wait_seconds()
     await table.turns(2)
     agreed = one.membership.wait_seconds()

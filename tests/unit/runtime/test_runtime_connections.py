@@ -9,11 +9,15 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from knfleet.runtime.http.connection_limits import Admission, Guest, Limits
-from knfleet.runtime.http.health import Health
-from knfleet.runtime.http.listen_address import Bind
-from knfleet.runtime.http.listener import Listener
-from knfleet.runtime.http.liveness import Liveness
+from knfleet.runtime.http.connection_limits import (
+    AcceptedConnection,
+    ConnectionAdmission,
+    ConnectionLimits,
+)
+from knfleet.runtime.http.health import HealthServer
+from knfleet.runtime.http.listen_address import ListenAddress
+from knfleet.runtime.http.listener import HttpListener
+from knfleet.runtime.http.liveness import LivenessServer
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import server_context
 from testbed.fakes.sockets import free_port
@@ -21,8 +25,8 @@ from testbed.waiting import until
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: "
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-QUICK = Limits(header_seconds=0.2, keep_seconds=0.2)
-SMALL = Limits(connections=6, per_address=4)
+QUICK = ConnectionLimits(header_seconds=0.2, keep_seconds=0.2)
+SMALL = ConnectionLimits(connections=6, per_address=4)
 
 
 class Line:
@@ -61,7 +65,7 @@ async def lines(address: tuple[str, int], *sources: str) -> AsyncGenerator[list[
 
 
 @asynccontextmanager
-async def served(component: Health | Liveness) -> AsyncGenerator[tuple[str, int]]:
+async def served(component: HealthServer | LivenessServer) -> AsyncGenerator[tuple[str, int]]:
     """The address of a server that runs as long as the block."""
     task = asyncio.ensure_future(component.run())
     try:
@@ -73,10 +77,14 @@ async def served(component: Health | Liveness) -> AsyncGenerator[tuple[str, int]
         await asyncio.gather(task, return_exceptions=True)
 
 
-def small(kind: str, limits: Limits) -> Health | Liveness:
+def small(kind: str, limits: ConnectionLimits) -> HealthServer | LivenessServer:
     """A server with these limits."""
-    bind = Bind(port=free_port())
-    return Health(bind, limits=limits) if kind == "health" else Liveness(bind, limits=limits)
+    bind = ListenAddress(port=free_port())
+    return (
+        HealthServer(bind, limits=limits)
+        if kind == "health"
+        else LivenessServer(bind, limits=limits)
+    )
 
 
 @pytest.mark.parametrize("kind", ["health", "liveness"])
@@ -138,12 +146,12 @@ class Slow:
 
 
 @asynccontextmanager
-async def slow_server(tls: ssl.SSLContext | None, limits: Limits) -> AsyncGenerator[Slow]:
+async def slow_server(tls: ssl.SSLContext | None, limits: ConnectionLimits) -> AsyncGenerator[Slow]:
     """A server whose answers wait."""
     slow = Slow()
     app = web.Application()
     app.router.add_get("/healthz", slow.answer)
-    listener = Listener(app, limits, 1.0)
+    listener = HttpListener(app, limits, 1.0)
     slow.address = await listener.open("127.0.0.1", free_port())
     task = asyncio.ensure_future(listener.run(tls))
     try:
@@ -183,7 +191,7 @@ async def test_a_request_may_take_longer_than_its_head():
 async def test_a_tls_handshake_that_does_not_come_is_waited_for_no_longer():
     """Such connections count as well, and make room."""
     tls = server_context(Authority().server())
-    limits = Limits(connections=2, per_address=2, header_seconds=0.2)
+    limits = ConnectionLimits(connections=2, per_address=2, header_seconds=0.2)
     async with slow_server(tls, limits) as slow, lines(slow.address, *["127.0.0.1"] * 5) as idle:
         for line in idle:
             assert await line.ended()
@@ -192,9 +200,9 @@ async def test_a_tls_handshake_that_does_not_come_is_waited_for_no_longer():
 def test_a_full_server_ends_the_connection_that_waited_longest():
     """Of the same address when that one has too many; one that is answered is never ended."""
     ended: list[str] = []
-    admission = Admission(Limits(connections=3, per_address=2))
+    admission = ConnectionAdmission(ConnectionLimits(connections=3, per_address=2))
 
-    def admit(name: str, address: str) -> Guest | None:
+    def admit(name: str, address: str) -> AcceptedConnection | None:
         return admission.admit(address, lambda: ended.append(name))
 
     one, two = admit("one", "a"), admit("two", "a")

@@ -11,8 +11,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from knfleet.api.meta import ClusterName, Key, Request
-from knfleet.kube.errors import Refused
-from knfleet.runtime.controller import Again, Controller, ControllerOptions, Terminal
+from knfleet.kube.errors import ConnectionRefused
+from knfleet.runtime.controller import Controller, ControllerOptions, Result, Terminal
 from knfleet.runtime.queue import QueueOptions
 from tests.unit.runtime.clocks import HandClock
 
@@ -47,12 +47,12 @@ class Script:
             ),
         )
 
-    async def reconcile(self, asked: Request) -> Again:
+    async def reconcile(self, asked: Request) -> Result:
         self.calls.append(asked)
         if not self.acts or asked.key.name == "other":
-            return Again.never()
+            return Result.never()
         made = self.acts.pop(0)()
-        return made if isinstance(made, Again) else await cast("Awaitable[Again]", made)
+        return made if isinstance(made, Result) else await cast("Awaitable[Result]", made)
 
 
 @asynccontextmanager
@@ -73,13 +73,13 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def fail(error: Exception) -> Again:
+def fail(error: Exception) -> Result:
     raise error
 
 
 async def test_again_says_when_a_request_comes_next():
     """After its time, or never."""
-    script = Script(lambda: Again.after(30), Again.never)
+    script = Script(lambda: Result.after(30), Result.never)
     async with running(script.controller):
         script.controller.queue.add(request())
         await settle()
@@ -97,14 +97,16 @@ async def test_again_says_when_a_request_comes_next():
 
 def test_again_when_something_is_settled():
     """The sentence that reconciles end with."""
-    assert Again.never() == Again.when(True, else_after=15)
-    assert Again.after(15) == Again.when(False, else_after=15)
+    assert Result.never() == Result.when(True, else_after=15)
+    assert Result.after(15) == Result.when(False, else_after=15)
 
 
 async def test_a_crash_is_the_trouble_of_one_key_and_backs_off():
     """Other keys go on; the failed one comes again, later each time, until it went well."""
     broken = Script(
-        lambda: fail(KeyError("spec")), lambda: fail(Refused("hub: nobody there")), Again.never
+        lambda: fail(KeyError("spec")),
+        lambda: fail(ConnectionRefused("hub: nobody there")),
+        Result.never,
     )
     async with running(broken.controller):
         broken.controller.queue.add(request())
@@ -148,7 +150,7 @@ async def test_a_failure_is_logged_with_a_constant_message_and_fields():
 
 async def test_a_terminal_error_is_not_tried_again():
     """Only a change makes the request come again."""
-    script = Script(lambda: fail(Terminal("no such version")), Again.never)
+    script = Script(lambda: fail(Terminal("no such version")), Result.never)
     async with running(script.controller):
         script.controller.queue.add(request())
         await settle()
@@ -168,12 +170,12 @@ async def test_a_hung_reconcile_ends_at_its_deadline():
     observed = Observed()
     timed_out = asyncio.Event()
 
-    async def hang(asked: Request) -> Again:
+    async def hang(asked: Request) -> Result:
         try:
             await forever.wait()
         finally:
             timed_out.set()
-        return Again.never()
+        return Result.never()
 
     controller = Controller(
         "test",
@@ -193,9 +195,9 @@ async def test_a_hung_reconcile_ends_at_its_deadline():
 
 async def test_something_cancelled_inside_a_reconcile_is_its_failure():
     """A cancelled future that a reconcile awaits does not end the reconcile's task for good."""
-    gone: asyncio.Future[Again] = asyncio.get_running_loop().create_future()
+    gone: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     gone.cancel()
-    script = Script(lambda: gone, Again.never)
+    script = Script(lambda: gone, Result.never)
     async with running(script.controller):
         script.controller.queue.add(request())
         await settle()
@@ -222,9 +224,9 @@ async def test_stop_lets_running_work_end_and_begins_nothing_new():
     """`run` returns when the last one has ended."""
     gate = asyncio.Event()
 
-    async def wait() -> Again:
+    async def wait() -> Result:
         await gate.wait()
-        return Again.after(1)
+        return Result.after(1)
 
     script = Script(wait)
     async with running(script.controller) as task:
@@ -247,12 +249,12 @@ async def test_cancelling_ends_running_work():
     """Nothing is left running."""
     ended = asyncio.Event()
 
-    async def wait() -> Again:
+    async def wait() -> Result:
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
-        return Again.never()
+        return Result.never()
 
     script = Script(wait)
     async with running(script.controller):
@@ -268,9 +270,9 @@ async def test_a_cluster_that_leaves_takes_its_work_along():
     """Running work on its objects is ended; other clusters notice nothing."""
     never = asyncio.Event()
 
-    async def wait() -> Again:
+    async def wait() -> Result:
         await never.wait()
-        return Again.never()
+        return Result.never()
 
     script = Script(wait, wait)
     async with running(script.controller) as task:

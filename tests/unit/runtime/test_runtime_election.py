@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from knfleet.api.meta import Key, Object
-from knfleet.runtime.leader.lease_rules import Candidate, Timing
+from knfleet.runtime.leader.lease_rules import Candidate, LeaseTiming
 
-TIMING = Timing()
+TIMING = LeaseTiming()
 WALL = datetime(2026, 11, 15, 12, 0, 0, 7, UTC)
 
 
@@ -29,7 +29,7 @@ def lease(holder: str, renewed: str = "2026-11-15T12:00:00.000000Z", **spec: obj
 def test_times_that_allow_two_leaders_are_refused():
     """What a leader began must have ended before another may begin."""
     with pytest.raises(ValueError, match="retry < renew < lease"):
-        Timing(lease_seconds=10, renew_seconds=10)
+        LeaseTiming(lease_seconds=10, renew_seconds=10)
 
 
 def test_a_lease_that_nobody_has_seen_is_taken_at_once():

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Key, Object
-from knfleet.runtime.events.series import EventLog, Happening, Regarding, Write, event_name
+from knfleet.runtime.events.series import EventLog, EventRecord, EventWrite, Regarding, event_name
 
 WALL = datetime(2026, 11, 15, 12, 0, 0, 5, UTC)
 
 
-def happening(message: str = "it broke", name: str = "a", reason: str = "Broken") -> Happening:
+def happening(message: str = "it broke", name: str = "a", reason: str = "Broken") -> EventRecord:
     regarding = Regarding("operator.knative.dev/v1beta1", "KnativeServing", Key("ns", name), "uid")
-    return Happening(regarding, "Warning", reason, message)
+    return EventRecord(regarding, "Warning", reason, message)
 
 
 class Log(EventLog):
@@ -22,10 +22,10 @@ class Log(EventLog):
 
     now = 0.0
 
-    def happens(self, what: Happening) -> Write | None:
+    def happens(self, what: EventRecord) -> EventWrite | None:
         return self.observe(what, self.now, WALL + timedelta(seconds=self.now))
 
-    def written(self, what: Happening) -> Write:
+    def written(self, what: EventRecord) -> EventWrite:
         write = self.happens(what)
         assert write is not None
         return write
@@ -55,7 +55,7 @@ def test_the_same_again_counts_up_the_event_that_is_there(log: Log):
     first = log.written(happening())
     log.now = 5
     same = happening()
-    newer = Happening(
+    newer = EventRecord(
         Regarding(
             same.regarding.api_version, same.regarding.kind, same.regarding.key, "uid", "1234"
         ),
@@ -122,7 +122,7 @@ def test_an_event_about_a_cluster_scoped_object_lives_in_default(log: Log):
     """As the API server demands."""
     manifest: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
 
-    write = log.written(Happening(Regarding.of(manifest), "Normal", "Made", "made"))
+    write = log.written(EventRecord(Regarding.of(manifest), "Normal", "Made", "made"))
 
     assert write.key.namespace == "default"
     assert write.manifest["involvedObject"]["namespace"] == ""

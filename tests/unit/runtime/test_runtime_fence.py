@@ -8,16 +8,16 @@ import pytest
 from knfleet.api.core import LEASES
 from knfleet.api.meta import HUB, Key, Object
 from knfleet.kube.auth.credentials import StaticCredential
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
-from knfleet.runtime.leader.leader import Leader, LeaderOptions, LostLeadership, Timing
+from knfleet.runtime.leader.leader import Leader, LeaderOptions, LeaseTiming, LostLeadership
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Server, answer, server_context
 from testbed.fakes.ways import Way
 from testbed.waiting import until
 from tests.unit.runtime.clocks import HandClock
 
-TIMING = Timing(lease_seconds=1, renew_seconds=0.99, retry_seconds=0.01)
+TIMING = LeaseTiming(lease_seconds=1, renew_seconds=0.99, retry_seconds=0.01)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_a_client_behind_the_fence_reads_and_does_not_write(leader: Leader
     lease: Object = {"metadata": {"name": "a"}}
     async with Server(answer(lease)) as server:
         connection = Connection(HUB, Endpoint(server.url), StaticCredential())
-        async with Client(connection, Options(before_write=leader.require)) as client:
+        async with Client(connection, ClientOptions(before_write=leader.require)) as client:
             await client.replace(LEASES, lease)
             clock.advance(1)
 
@@ -99,7 +99,7 @@ async def test_a_write_that_waits_for_a_connection_longer_than_the_term_is_not_s
     ):
         way.open.clear()
         connection = Connection(HUB, Endpoint(way.url, authority.pem), StaticCredential())
-        async with Client(connection, Options(before_write=leader.require)) as client:
+        async with Client(connection, ClientOptions(before_write=leader.require)) as client:
             writing = asyncio.ensure_future(client.replace(LEASES, lease))
             await until(lambda: way.connections == 1, "it connects")
             clock.advance(1)

@@ -8,10 +8,10 @@ import aiohttp
 
 from knfleet.api.core import PODS
 from knfleet.api.meta import HUB, ClusterName, Key, Request
-from knfleet.kube.client.options import Observer
-from knfleet.runtime.controller import Again, Controller, ControllerOptions
-from knfleet.runtime.http.health import Health
-from knfleet.runtime.http.listen_address import Bind, bind_host
+from knfleet.kube.client.options import ClientObserver
+from knfleet.runtime.controller import Controller, ControllerOptions, Result
+from knfleet.runtime.http.health import HealthServer
+from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import QueueOptions
 from testbed.fakes.sockets import free_port
@@ -28,7 +28,7 @@ async def text(metrics: Metrics) -> str:
 async def test_requests_are_counted_by_cluster_verb_and_class_of_code():
     """Not by path, not by object."""
     metrics = Metrics()
-    observer: Observer = metrics
+    observer: ClientObserver = metrics
     observer.request(HUB, "get", 200, 0.02)
     observer.request(HUB, "get", 204, 0.02)
     observer.request(HUB, "get", 0, 0.02)
@@ -64,8 +64,8 @@ async def test_a_controller_and_its_queue_are_counted():
     clock = HandClock()
     bound = metrics.controller("serving")
 
-    async def reconcile(request: Request) -> Again:
-        return Again.never()
+    async def reconcile(request: Request) -> Result:
+        return Result.never()
 
     controller = Controller(
         "serving",
@@ -79,7 +79,7 @@ async def test_a_controller_and_its_queue_are_counted():
     clock.advance(7)
     told = await text(metrics)
     assert taken is not None
-    await controller.work(taken)
+    await controller.process(taken)
 
     assert 'knfleet_workqueue_depth{name="serving"} 2.0' in told
     assert 'knfleet_workqueue_adds_total{name="serving"} 3.0' in told
@@ -106,7 +106,7 @@ def test_where_to_listen():
 
 
 @asynccontextmanager
-async def served(health: Health) -> AsyncGenerator[aiohttp.ClientSession]:
+async def served(health: HealthServer) -> AsyncGenerator[aiohttp.ClientSession]:
     """A session with the server, which runs as long as the block."""
     async with asyncio.timeout(20):
         task = asyncio.ensure_future(health.run())
@@ -128,7 +128,7 @@ async def ask(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
 
 async def test_health_and_readiness_are_different_questions():
     """A process that waits for its cluster is healthy, and not ready."""
-    health = Health(Bind(port=free_port()))
+    health = HealthServer(ListenAddress(port=free_port()))
     health.health["loop"] = lambda: None
     health.readiness["informers"] = lambda: "waiting for hub"
 
@@ -153,7 +153,7 @@ async def test_metrics_are_served_as_prometheus_reads_them():
     """In the format that it asks for."""
     metrics = Metrics()
     metrics.leader(leads=True)
-    async with served(Health(Bind(port=free_port()), metrics)) as session:
+    async with served(HealthServer(ListenAddress(port=free_port()), metrics)) as session:
         status, told = await ask(session, "/metrics")
         accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
         async with session.get("/metrics", headers=accept) as answer:

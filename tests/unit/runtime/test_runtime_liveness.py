@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from knfleet.runtime.http.listen_address import Bind
-from knfleet.runtime.http.liveness import LONGEST_HEAD, Liveness, answer
+from knfleet.runtime.http.listen_address import ListenAddress
+from knfleet.runtime.http.liveness import LONGEST_HEAD, LivenessServer, answer
 from testbed.fakes.sockets import free_port
 
 
@@ -29,7 +29,7 @@ def test_only_the_two_questions_are_answered(line: str, status: str, body: str):
 
 
 async def test_it_answers_over_the_network_also_after_somebody_who_talks_too_much():
-    liveness = Liveness(Bind("127.0.0.1", free_port()))
+    liveness = LivenessServer(ListenAddress("127.0.0.1", free_port()))
     running = asyncio.create_task(liveness.run())
     try:
         await asyncio.wait_for(liveness.listening.wait(), 5)
@@ -41,7 +41,7 @@ async def test_it_answers_over_the_network_also_after_somebody_who_talks_too_muc
             await running
 
 
-async def asked(liveness: Liveness, words: bytes) -> bytes:
+async def asked(liveness: LivenessServer, words: bytes) -> bytes:
     """What is answered to something."""
     assert liveness.address is not None
     reader, writer = await asyncio.open_connection(*liveness.address)

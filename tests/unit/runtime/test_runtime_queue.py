@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from knfleet.api.meta import HUB, ClusterName, Key, Request
-from knfleet.runtime.queue import Backoff, QueueOptions, Slots, WorkQueue
+from knfleet.runtime.queue import Backoff, QueueOptions, QueueSlots, WorkQueue
 from tests.unit.runtime.clocks import HandClock
 
 
@@ -19,7 +19,7 @@ def request(name: str = "a", cluster: str = "one") -> Request:
 
 def queue_of(clock: HandClock, per_cluster: int = 4, shared: int = 8) -> WorkQueue:
     return WorkQueue(
-        QueueOptions(slots=Slots(per_cluster, shared), clock=clock, chance=lambda: 0.0)
+        QueueOptions(slots=QueueSlots(per_cluster, shared), clock=clock, chance=lambda: 0.0)
     )
 
 
@@ -154,7 +154,7 @@ def test_a_hub_object_uses_the_slot_of_the_cluster_that_it_is_about(clock: HandC
     """All Knative objects live on the hub; what they do happens on the spokes."""
     queue = WorkQueue(
         QueueOptions(
-            slots=Slots(per_cluster=1, shared=100),
+            slots=QueueSlots(per_cluster=1, shared=100),
             clock=clock,
             cluster_of=lambda request: ClusterName(request.key.name.partition("-")[0]),
         )

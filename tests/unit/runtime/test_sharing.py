@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Object
-from knfleet.runtime.shards.rules import TIMING, VIEW, Party, View, owner
+from knfleet.runtime.shards.rules import TIMING, VIEW, ShardMembers, View, owner
 
 THINGS = [f"fleet/spoke{number}" for number in range(24)]
 MEMBERS = ("a", "b", "c", "d")
@@ -39,7 +39,7 @@ class Member:
     """One process, whose turns can be stopped between any two steps."""
 
     def __init__(self, name: str, server: Server) -> None:
-        self.party = Party(name)
+        self.party = ShardMembers(name)
         self.name = name
         self.server = server
         self.view: View = frozenset()
@@ -140,7 +140,7 @@ def turns(members: Sequence[Member], began: float, count: int) -> float:
 
 def test_an_answer_that_was_lost_may_have_been_a_yes():
     """What others may have read of us counts, although we do not know that they could read it."""
-    me = Party("a")
+    me = ShardMembers("a")
     mine_alone = next(thing for thing in THINGS if owner(thing, frozenset("ab")) == "b")
     me.accepted(frozenset("a"), 0.0)
     me.has_read([], 0.0)
@@ -185,7 +185,7 @@ def test_a_member_that_only_others_know_is_believed_to_live():
 
 def test_only_who_was_silent_for_long_by_our_own_clock_is_forgotten():
     """Whatever time others write, theirs may be another."""
-    me = Party("a")
+    me = ShardMembers("a")
     server = Server()
     server.put("b", frozenset("b"), "b")
     server.put("c", frozenset("c"), "c")

@@ -23,13 +23,13 @@ from knfleet.api.knative.conditions import (
 )
 from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
-from knfleet.apply import marks
-from knfleet.apply.change_set import Denial, Failure, Why
+from knfleet.apply import well_known
+from knfleet.apply.change_set import FailureKind, MissingRight, ObjectFailure
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
-from knfleet.operator.messages import failure_text
-from knfleet.operator.status_builder import Statement
+from knfleet.operator.status.messages import failure_text
+from knfleet.operator.status.status_builder import StatusBuilder
 from knfleet.view.chain import Chain, chain_of, opened
 from knfleet.view.fleet_reader import cluster_row
 from knfleet.view.workload_findings import pod_message
@@ -99,16 +99,16 @@ def test_a_release_that_cannot_be_had_is_the_release_s_fault() -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        Failure(Ref("apps", "Deployment", "ns", "a"), Why.QUOTA, "exceeded quota"),
-        Failure(
+        ObjectFailure(Ref("apps", "Deployment", "ns", "a"), FailureKind.QUOTA, "exceeded quota"),
+        ObjectFailure(
             Ref("apps", "Deployment", "ns", "a"),
-            Why.FORBIDDEN,
+            FailureKind.FORBIDDEN,
             "forbidden",
-            denials=(Denial("deployments", "apps", "patch"),),
+            denials=(MissingRight("deployments", "apps", "patch"),),
         ),
     ],
 )
-def test_what_the_target_refuses_is_the_objects_fault(failure: Failure) -> None:
+def test_what_the_target_refuses_is_the_objects_fault(failure: ObjectFailure) -> None:
     """The very sentences that the operator writes are told apart."""
     chain = chain_of(install("s", TARGET, ELIGIBLE, failed_install(failure_text([failure]))))
 
@@ -140,7 +140,7 @@ def test_a_fresh_custom_resource_is_unknown_all_along() -> None:
 
 def test_the_statement_of_a_first_pass_is_understood() -> None:
     """What the operator says while it applies is busy, not broken."""
-    said = Statement(KnativeStatus(), 2, datetime(2026, 1, 1, tzinfo=UTC))
+    said = StatusBuilder(KnativeStatus(), 2, datetime(2026, 1, 1, tzinfo=UTC))
     said.eligible()
     said.resolved()
     said.installing(APPLYING)
@@ -157,7 +157,7 @@ async def test_the_failing_link_is_opened_down_to_the_pod(fleet: Fleet) -> None:
         spoke.resources[resource.group, resource.version, resource.plural] = resource
         spoke.objects[resource] = {}
     chain = chain_of(install("s", TARGET, ELIGIBLE, APPLIED, WAITING, on="one"))
-    label = {marks.PART_OF: chain.members.partition("=")[2]}
+    label = {well_known.PART_OF: chain.members.partition("=")[2]}
     sick = spoke.put(DEPLOYMENTS, workload("activator", labels=label))
     healthy = workload("webhook", labels=label)
     healthy["status"] = {"updatedReplicas": 1, "availableReplicas": 1, "replicas": 1}

@@ -9,10 +9,10 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import READY
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.cli.knative.status import View
+from knfleet.cli.knative.status import StatusView
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
-from knfleet.kube.errors import Refused
+from knfleet.kube.errors import ConnectionRefused
 from knfleet.kube.yaml import load_all
 from knfleet.view.fleet_reader import read_fleet, read_objects
 from knfleet.view.fleet_watch import following
@@ -50,7 +50,7 @@ async def test_a_hub_that_does_not_answer_is_an_error_not_an_empty_fleet() -> No
     endpoint = Endpoint("https://127.0.0.1:1", insecure=True)
 
     async with client_for(endpoint) as client:
-        with pytest.raises(Refused):
+        with pytest.raises(ConnectionRefused):
             await read_fleet(client)
 
 
@@ -66,7 +66,7 @@ async def test_a_change_on_the_hub_is_seen_without_asking(hub: Client, full: Fle
 
         assert len(live.objects().clusters) == 2
         assert full.hub.requests == []
-        assert live.trouble == ""
+        assert live.problem == ""
 
 
 async def test_status_watch_prints_a_line_for_each_change(
@@ -80,7 +80,7 @@ async def test_status_watch_prints_a_line_for_each_change(
         lines.extend(capsys.readouterr().out.splitlines())
         return any(all(word in line for word in words) for line in lines)
 
-    following_it = asyncio.create_task(View(hub, "", "text", None).follow())
+    following_it = asyncio.create_task(StatusView(hub, "", "text", None).follow())
     try:
         await until(lambda: has_told("ManagedCluster/edge-1 True"), "the first state is told")
         full.hub.put(CLUSTERS, managed("edge-2", "Unknown"))
@@ -100,7 +100,7 @@ async def test_status_asks_a_target_again_only_when_the_hub_says_something_new(
     waiting = [condition(type_, "False", "NotReady", "wait") for type_ in (READY, "Other")]
     waiting.append(condition("TargetClusterResolved", "True"))
     full.hub.put(SERVINGS, install("s", *waiting, on="one"))
-    view = View(hub, "s", "text", providers_for(full.file))
+    view = StatusView(hub, "s", "text", providers_for(full.file))
 
     await view.show(await read_objects(hub))
     asked = len(spoke.requests)
@@ -124,11 +124,11 @@ async def test_programs_get_the_same_by_json_and_yaml(
     full.hub.put(CLUSTERS, managed("edge-1"))
     full.hub.put(SERVINGS, install("s", condition(READY, "True")))
 
-    await View(hub, name, "json", None).once()
+    await StatusView(hub, name, "json", None).once()
     by_json = msgspec.json.decode(capsys.readouterr().out)
-    await View(hub, name, "yaml", None).once()
+    await StatusView(hub, name, "yaml", None).once()
     (by_yaml,) = load_all(capsys.readouterr().out)
-    await View(hub, name, "name", None).once()
+    await StatusView(hub, name, "name", None).once()
     names = capsys.readouterr().out.split()
 
     assert {**by_json, "when": ""} == {**by_yaml, "when": ""}

@@ -6,7 +6,7 @@ import pytest
 
 from knfleet.api.knative.conditions import READY
 from knfleet.api.knative.resources import EVENTINGS
-from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.view.name_lookup import NotNamed, find, find_install, full_name
 from tests.support.overview_samples import condition, install, managed, profile
@@ -15,7 +15,7 @@ OK = condition(READY, "True")
 
 
 @pytest.fixture
-def rows() -> Fleet:
+def rows() -> FleetView:
     """Two installations of one name, a third, and three clusters."""
     return fleet_of(
         HubObjects(
@@ -45,7 +45,7 @@ def rows() -> Fleet:
         ("clusterprofile/fleet/edge-1", "ManagedCluster/edge-1"),
     ],
 )
-def test_a_name_leads_to_one_row(rows: Fleet, name: str, meant: str) -> None:
+def test_a_name_leads_to_one_row(rows: FleetView, name: str, meant: str) -> None:
     """All spellings that kubectl knows lead there, and so does the full name."""
     row = find(rows, name)
 
@@ -53,7 +53,7 @@ def test_a_name_leads_to_one_row(rows: Fleet, name: str, meant: str) -> None:
     assert find(rows, full_name(row)) == row
 
 
-def test_an_ambiguous_name_lists_the_candidates(rows: Fleet) -> None:
+def test_an_ambiguous_name_lists_the_candidates(rows: FleetView) -> None:
     """Each candidate is written so that it can be copied."""
     with pytest.raises(NotNamed) as caught:
         find(rows, "main")
@@ -64,11 +64,11 @@ def test_an_ambiguous_name_lists_the_candidates(rows: Fleet) -> None:
     )
 
 
-def test_a_mistyped_name_gets_the_nearest_one(rows: Fleet) -> None:
+def test_a_mistyped_name_gets_the_nearest_one(rows: FleetView) -> None:
     with pytest.raises(NotNamed, match="nothing on this hub is called onyl; did you mean only"):
         find(rows, "onyl")
 
 
-def test_only_installations_are_looked_for_where_only_they_make_sense(rows: Fleet) -> None:
+def test_only_installations_are_looked_for_where_only_they_make_sense(rows: FleetView) -> None:
     with pytest.raises(NotNamed, match="edge-1"):
         find_install(rows, "edge-1")

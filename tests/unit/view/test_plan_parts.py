@@ -7,18 +7,32 @@ import pytest
 
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.change_set import Denial, Failure, Why
-from knfleet.apply.observe.metadata import Observed
-from knfleet.apply.plan.prune import Member, prune
-from knfleet.apply.plan.steps import Step, Verdict
+from knfleet.apply.change_set import FailureKind, MissingRight, ObjectFailure
+from knfleet.apply.observe.metadata import ObservedObject
+from knfleet.apply.plan.prune import SetMember, prune
+from knfleet.apply.plan.steps import ApplyStep, StepAction
 from knfleet.apply.refs import Ref
 from knfleet.view.differences import FieldChange
 from knfleet.view.image_list import images
-from knfleet.view.plan.dry_run import Trial, waits
-from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans, Problem, Seal
+from knfleet.view.plan.dry_run import DryRun, waits
+from knfleet.view.plan.model import (
+    FleetPlan,
+    ObjectChange,
+    PlanBasis,
+    PlannedAction,
+    PlanProblem,
+    ResourcePlan,
+)
 from knfleet.view.plan.plan_file import PlanFileError, load, movements, save
-from knfleet.view.plan.planner import changes_of, detour, new_images, spec_changes, stamp, told
-from knfleet.view.plan.preview import KINDS, Subject
+from knfleet.view.plan.planner import (
+    changes_of,
+    detour,
+    failure_text,
+    new_images,
+    spec_changes,
+    stamp,
+)
+from knfleet.view.plan.preview import KINDS, PlanSubject
 from knfleet.view.plan.subjects import choose, guarded_patch_of, with_version, written
 from tests.support.objects import (
     SET,
@@ -33,7 +47,9 @@ from tests.support.objects import (
 from tests.support.objects import desired_set as prepared
 
 DIGEST = "example.com/queue@sha256:" + "0" * 64
-PLAN = Plan(kind="KnativeServing", namespace="knative-serving", name="knative", target="hub")
+PLAN = ResourcePlan(
+    kind="KnativeServing", namespace="knative-serving", name="knative", target="hub"
+)
 
 
 def subject(
@@ -42,7 +58,7 @@ def subject(
     *,
     at: str = "knative-serving",
     **spec: str,
-) -> Subject:
+) -> PlanSubject:
     """A custom resource as it is."""
     meta = {"name": name, "namespace": at, "uid": "u1", "generation": 3}
     found: Object = {
@@ -51,20 +67,20 @@ def subject(
         "metadata": meta,
         "spec": spec,
     }
-    return Subject(KINDS[resource.kind], found, found)
+    return PlanSubject(KINDS[resource.kind], found, found)
 
 
-def trial(wanted: Object, before: Object | None = None, after: Object | None = None) -> Trial:
+def trial(wanted: Object, before: Object | None = None, after: Object | None = None) -> DryRun:
     """What a server said to one object."""
     (desired,) = prepared(wanted).objects.values()
-    verdict = Verdict.CREATE if before is None else Verdict.CONFIGURE
-    return Trial(Step(desired, verdict), before, after or wanted)
+    verdict = StepAction.CREATE if before is None else StepAction.CONFIGURE
+    return DryRun(ApplyStep(desired, verdict), before, after or wanted)
 
 
-def member(wanted: Object) -> Member:
+def member(wanted: Object) -> SetMember:
     """An object that belongs to the set already."""
     (desired,) = prepared(wanted).objects.values()
-    return Member(desired.resource, seen(desired.manifest))
+    return SetMember(desired.resource, seen(desired.manifest))
 
 
 def test_deletions_come_first() -> None:
@@ -78,9 +94,9 @@ def test_deletions_come_first() -> None:
     changes = changes_of(trials, pruning)
 
     assert [(each.act, each.ref.name) for each in changes] == [
-        (Act.DELETE, "z"),
-        (Act.CREATE, "a"),
-        (Act.CHANGE, "b"),
+        (PlannedAction.DELETE, "z"),
+        (PlannedAction.CREATE, "a"),
+        (PlannedAction.CHANGE, "b"),
     ]
     assert changes[2].fields == (FieldChange("spec.replicas", 1, 2),)
 
@@ -100,7 +116,9 @@ def test_an_object_that_only_gets_our_marks_does_not_change() -> None:
 
 def test_images_are_those_that_nothing_there_has_yet() -> None:
     """Of containers, and where Knative keeps images for pods that it makes later."""
-    kept = Step(next(iter(prepared(deployment("a", "x/known:1")).objects.values())), Verdict.KEEP)
+    kept = ApplyStep(
+        next(iter(prepared(deployment("a", "x/known:1")).objects.values())), StepAction.KEEP
+    )
     trials = [
         trial(deployment("b", "x/new:2"), deployment("b", "x/old:1"), deployment("b", "x/new:2")),
         trial(deployment("c", "x/known:1")),
@@ -142,7 +160,7 @@ def test_what_lives_in_something_that_is_not_there_yet_cannot_be_tried() -> None
     waiting = [
         ref.name
         for ref, desired in every.objects.items()
-        if waits(Step(desired, Verdict.CREATE), created)
+        if waits(ApplyStep(desired, StepAction.CREATE), created)
     ]
 
     assert sorted(waiting) == ["a", "t"]
@@ -164,9 +182,9 @@ def test_a_way_that_is_too_long_is_shown_its_first_step(wanted: str, text: str) 
 def test_a_missing_right_is_named_with_what_to_grant() -> None:
     """Which verb, which kind, where."""
     ref = Ref("apps", "Deployment", "home", "a")
-    denial = Denial("deployments", "apps", "patch", "home")
+    denial = MissingRight("deployments", "apps", "patch", "home")
 
-    text, about = told(Failure(ref, Why.FORBIDDEN, "no", denials=(denial,)))
+    text, about = failure_text(ObjectFailure(ref, FailureKind.FORBIDDEN, "no", denials=(denial,)))
 
     assert text.startswith("not allowed to patch deployments.apps in home; grant this")
     assert about == ref
@@ -182,23 +200,23 @@ def test_the_status_of_an_object_does_not_move_the_world() -> None:
         "fieldsV1": {"f:spec": {}},
     }
     status: Object = {"manager": "kcm", "operation": "Update", "subresource": "status", "time": "2"}
-    before = Observed(ref, "u", "1", managed=(spec,))
+    before = ObservedObject(ref, "u", "1", managed=(spec,))
 
-    assert stamp(before) == stamp(Observed(ref, "u", "2", managed=(spec, status)))
-    assert stamp(before) != stamp(Observed(ref, "u", "2", managed=({**spec, "time": "3"},)))
-    assert stamp(before) != stamp(Observed(ref, "other", "1", managed=(spec,)))
+    assert stamp(before) == stamp(ObservedObject(ref, "u", "2", managed=(spec, status)))
+    assert stamp(before) != stamp(ObservedObject(ref, "u", "2", managed=({**spec, "time": "3"},)))
+    assert stamp(before) != stamp(ObservedObject(ref, "other", "1", managed=(spec,)))
 
 
 def test_exit_codes_are_those_of_the_design() -> None:
     """0 nothing, 2 changes, 1 when anything is in the way."""
-    change = ObjectChange(Act.CREATE, Ref("", "ConfigMap", "a", "b"))
+    change = ObjectChange(PlannedAction.CREATE, Ref("", "ConfigMap", "a", "b"))
     changing = msgspec.structs.replace(PLAN, changes=(change,))
-    failing = msgspec.structs.replace(PLAN, problems=(Problem("no"),))
+    failing = msgspec.structs.replace(PLAN, problems=(PlanProblem("no"),))
 
-    assert Plans((PLAN, PLAN)).exit_code == 0
-    assert Plans((PLAN, changing)).exit_code == 2
-    assert Plans((PLAN, msgspec.structs.replace(PLAN, is_new=True))).exit_code == 2
-    assert Plans((changing, failing)).exit_code == 1
+    assert FleetPlan((PLAN, PLAN)).exit_code == 0
+    assert FleetPlan((PLAN, changing)).exit_code == 2
+    assert FleetPlan((PLAN, msgspec.structs.replace(PLAN, is_new=True))).exit_code == 2
+    assert FleetPlan((changing, failing)).exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -236,7 +254,7 @@ def test_a_custom_resource_is_written_only_as_it_was_seen() -> None:
     wanted = {**before.manifest, "spec": {"version": "1.23"}}
     wanted["metadata"] = {**wanted["metadata"], "labels": {"a/b": "c"}}
 
-    assert guarded_patch_of(Subject(before.kind, wanted, before.live)) == [
+    assert guarded_patch_of(PlanSubject(before.kind, wanted, before.live)) == [
         {"op": "test", "path": "/metadata/uid", "value": "u1"},
         {"op": "test", "path": "/metadata/generation", "value": 3},
         {"op": "add", "path": "/metadata/labels", "value": {"a/b": "c"}},
@@ -244,9 +262,9 @@ def test_a_custom_resource_is_written_only_as_it_was_seen() -> None:
     ]
 
 
-def sealed(**seal: object) -> Plan:
+def sealed(**seal: object) -> ResourcePlan:
     """A plan of some world."""
-    world = msgspec.structs.replace(Seal("u1:3", "d1", {"ConfigMap a/b": "1"}), **seal)
+    world = msgspec.structs.replace(PlanBasis("u1:3", "d1", {"ConfigMap a/b": "1"}), **seal)
     return msgspec.structs.replace(PLAN, seal=world)
 
 
@@ -276,7 +294,7 @@ def test_a_world_that_did_not_move_says_nothing() -> None:
 def test_a_plan_is_saved_for_its_owner_alone(tmp_path: Path) -> None:
     """And is read back as it was."""
     path = tmp_path / "plan.json"
-    save(path, Plans((sealed(),)), [subject(version="1.23")])
+    save(path, FleetPlan((sealed(),)), [subject(version="1.23")])
 
     found = load(path)
 
@@ -287,10 +305,10 @@ def test_a_plan_is_saved_for_its_owner_alone(tmp_path: Path) -> None:
 
 def test_a_plan_that_cannot_be_carried_out_is_not_saved(tmp_path: Path) -> None:
     """There would be nothing to do with it."""
-    failing = msgspec.structs.replace(PLAN, problems=(Problem("no"),))
+    failing = msgspec.structs.replace(PLAN, problems=(PlanProblem("no"),))
 
     with pytest.raises(PlanFileError, match="KnativeServing knative-serving/knative cannot be"):
-        save(tmp_path / "plan.json", Plans((failing,)), [subject()])
+        save(tmp_path / "plan.json", FleetPlan((failing,)), [subject()])
 
     assert not (tmp_path / "plan.json").exists()
 

@@ -8,11 +8,11 @@ from knfleet.api.cluster.managedcluster import SET_LABEL
 from knfleet.api.knative.conditions import DEPLOYMENTS_AVAILABLE, INSTALL_SUCCEEDED, READY
 from knfleet.api.knative.resources import EVENTINGS
 from knfleet.api.meta import Object
-from knfleet.apply.observe.readiness import Health, State, Summary
+from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import Ref
 from knfleet.operator.kinds import PAUSED
-from knfleet.operator.messages import waiting_text
-from knfleet.view.fleet_model import Fleet, Progress
+from knfleet.operator.status.messages import waiting_text
+from knfleet.view.fleet_model import FleetView, InstallProgress
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from tests.support.overview_samples import THEN, condition, install, managed, profile
 
@@ -20,7 +20,7 @@ NOW = datetime(2026, 11, 16, 4, tzinfo=UTC)
 READY_NOW = condition(READY, "True")
 
 
-def rows(**objects: list[Object]) -> Fleet:
+def rows(**objects: list[Object]) -> FleetView:
     """The fleet of some hub objects."""
     return fleet_of(msgspec.convert(objects, HubObjects), NOW)
 
@@ -97,15 +97,17 @@ def test_an_install_row_tells_target_versions_and_why() -> None:
 def test_the_counts_of_waiting_workloads_are_told() -> None:
     """The very sentence that the operator writes is read back."""
     refs = [Ref("apps", "Deployment", "knative-serving", name) for name in ("a", "b", "c")]
-    states = [State.READY, State.PROGRESSING, State.PROGRESSING]
-    healths = [Health(ref, state, "", 0, 1) for ref, state in zip(refs, states, strict=True)]
-    text = waiting_text(Summary(tuple(healths)), refs)
+    states = [ReadinessState.READY, ReadinessState.PROGRESSING, ReadinessState.PROGRESSING]
+    healths = [
+        ObjectReadiness(ref, state, "", 0, 1) for ref, state in zip(refs, states, strict=True)
+    ]
+    text = waiting_text(SetReadiness(tuple(healths)), refs)
     said = [condition(READY, "False", "NotReady", text)]
     said.append(condition(DEPLOYMENTS_AVAILABLE, "False", "NotReady", text))
 
     (row,) = rows(servings=[install("s", *said)]).installs
 
-    assert row.progress == Progress("workloads ready", 1, 3, ("b", "c"))
+    assert row.progress == InstallProgress("workloads ready", 1, 3, ("b", "c"))
     assert str(row.progress) == "workloads ready 1/3"
     assert (row.stand, row.target) == ("busy", "hub")
 
@@ -142,7 +144,7 @@ def test_removal_and_pause_are_told() -> None:
     (row,) = rows(servings=[manifest]).installs
 
     assert (row.deleting, row.paused, row.stand) == (True, True, "busy")
-    assert row.progress == Progress("removing Knative Serving")
+    assert row.progress == InstallProgress("removing Knative Serving")
 
 
 def test_odd_objects_become_rows_that_say_little() -> None:
@@ -160,4 +162,4 @@ def test_a_fleet_becomes_json_and_comes_back() -> None:
     """What programs read is the value itself."""
     fleet = rows(clusters=[managed("a")], servings=[install("s", READY_NOW)])
 
-    assert msgspec.json.decode(msgspec.json.encode(fleet), type=Fleet) == fleet
+    assert msgspec.json.decode(msgspec.json.encode(fleet), type=FleetView) == fleet

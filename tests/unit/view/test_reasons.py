@@ -13,7 +13,7 @@ import pytest
 import knfleet
 from knfleet.api.cluster.managedcluster import AVAILABLE
 from knfleet.api.knative.conditions import READY
-from knfleet.apply.change_set import Why
+from knfleet.apply.change_set import FailureKind
 from knfleet.cli.knative.explain import about
 from knfleet.cli.main import knfleet as command_line
 from knfleet.view.fleet_reader import HubObjects, fleet_of
@@ -38,7 +38,7 @@ True False Unknown
 Allow Append AppendIfNotExists Replace Ignore Never IfNotPresent Recreate Background Enable Disable
 Default Hosted Singleton SingletonHosted BestEffort ResourceRequirement Opaque
 Approved Denied Failed Established Fail Deny Forbidden Running NoSelect Update
-ExclusiveClusterSetLabel LabelSelector GaugeMetricFamily Held Config Normal Warning Info
+ExclusiveClusterSetLabel LabelSelector GaugeMetricFamily Config Normal Warning Info
 Binding CertificateSigningRequest Exists ClusterRole ClusterRoleBinding ConfigMap Deployment
 CustomResourceDefinition Group Klusterlet Lease ManagedCluster ManagedClusterSetBinding
 Namespace Role RoleBinding Secret SelfSubjectAccessReview SelfSubjectReview
@@ -72,7 +72,7 @@ def written() -> set[str]:
     ]
     found = {word for path in paths for word in words_of(path)} - set(OTHER_WORDS.split())
     # Taken over from a cluster whose agent gave no reason: the name of the condition's type.
-    return found | set(map(str, Why)) | {AVAILABLE}
+    return found | set(map(str, FailureKind)) | {AVAILABLE}
 
 
 def test_every_reason_that_we_can_write_is_explained() -> None:

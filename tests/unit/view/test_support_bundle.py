@@ -18,7 +18,7 @@ from knfleet.hub.informers import CSRS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.secret_text import GONE, clean
 from knfleet.view.redaction import redacted
-from knfleet.view.support_bundle import Evidence
+from knfleet.view.support_bundle import SupportFiles
 from testbed.fakes.fleet import Fleet
 from tests.support.overview_samples import condition, install, managed, profile
 
@@ -151,7 +151,7 @@ async def test_no_planted_secret_is_in_the_bundle(hub: Client, full: Fleet, tmp_
     """Whatever the place and the form; and what helps is still there."""
     planted = Planted()
     plant(full, planted)
-    evidence = Evidence(hub, lambda _: None)
+    evidence = SupportFiles(hub, lambda _: None)
     archive = tmp_path / "bundle.tar.gz"
 
     write(archive, await evidence.collect())

@@ -13,7 +13,7 @@ from knfleet.cli.knative.wait import Waiter
 from knfleet.cli.output import PlainProgress
 from knfleet.kube.client.verbs import Client
 from knfleet.view.fleet_reader import HubObjects
-from knfleet.view.wait_goals import Goal, Waiting, waiting
+from knfleet.view.wait_goals import WaitGoal, WaitProgress, waiting
 from testbed.fakes.fleet import Fleet
 from tests.support.overview_samples import condition, install, managed
 
@@ -24,9 +24,9 @@ DONE = condition(READY, "True")
 NAMES = ("KnativeServing/knative/a", "KnativeServing/knative/b")
 
 
-def look(goal: str, *servings: Object) -> Waiting:
+def look(goal: str, *servings: Object) -> WaitProgress:
     """How far the waiting for two installations is."""
-    return waiting(HubObjects(servings=list(servings)), NAMES, Goal.parse(goal), NOW)
+    return waiting(HubObjects(servings=list(servings)), NAMES, WaitGoal.parse(goal), NOW)
 
 
 def test_what_is_ready_is_done_and_the_rest_is_told_with_counts() -> None:
@@ -67,13 +67,13 @@ def test_clusters_are_waited_for_too() -> None:
     objects = HubObjects(clusters=[managed("edge-1"), managed("edge-2", "Unknown")])
     names = ("ManagedCluster/edge-1", "ManagedCluster/edge-2")
 
-    assert waiting(objects, names, Goal("ready"), NOW).done == names[:1]
+    assert waiting(objects, names, WaitGoal("ready"), NOW).done == names[:1]
 
 
 @pytest.mark.parametrize("goal", ["", "gone", "condition", "condition=", "condition=Ready=maybe"])
 def test_a_goal_that_is_none_gets_the_ones_that_there_are(goal: str) -> None:
     with pytest.raises(ValueError, match="ready, removed, condition=TYPE"):
-        Goal.parse(goal)
+        WaitGoal.parse(goal)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ class Heard(PlainProgress):
         self.lines: list[str] = []
         self.stirred = asyncio.Event()
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Remember a line."""
         self.lines.append(text)
         self.stirred.set()
@@ -105,7 +105,7 @@ async def test_it_ends_when_the_watch_tells_that_all_is_ready(hub: Client, full:
     heard = Heard()
 
     async with asyncio.TaskGroup() as group:
-        ending = group.create_task(Waiter(hub, Goal("ready"), 30, heard).wait(()))
+        ending = group.create_task(Waiter(hub, WaitGoal("ready"), 30, heard).wait(()))
         await asyncio.wait_for(heard.stirred.wait(), 20)
         full.hub.requests.clear()
         full.hub.put(SERVINGS, install("a", DONE))
@@ -117,7 +117,7 @@ async def test_it_ends_when_the_watch_tells_that_all_is_ready(hub: Client, full:
 
 
 async def test_it_ends_when_the_time_is_over(hub: Client, full: Fleet) -> None:
-    ended = await Waiter(hub, Goal("ready"), 0.01, None).wait(("a",))
+    ended = await Waiter(hub, WaitGoal("ready"), 0.01, None).wait(("a",))
 
     assert not ended.is_over
 
@@ -126,7 +126,7 @@ async def test_a_removal_is_seen(hub: Client, full: Fleet) -> None:
     heard = Heard()
 
     async with asyncio.TaskGroup() as group:
-        ending = group.create_task(Waiter(hub, Goal("removed"), 30, heard).wait(("knative/a",)))
+        ending = group.create_task(Waiter(hub, WaitGoal("removed"), 30, heard).wait(("knative/a",)))
         await asyncio.wait_for(heard.stirred.wait(), 20)
         full.hub.delete(SERVINGS, Key("knative", "a"))
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
-from knfleet.web.live.feed import LATEST_SECONDS, SOONEST_SECONDS, Feed
-from knfleet.web.server.authorization import EVERYTHING, KINDS, Sight
+from knfleet.web.live.feed import LATEST_SECONDS, SOONEST_SECONDS, HubFeed
+from knfleet.web.server.authorization import EVERYTHING, KINDS, VisibleObjects
 from testbed.fakes.clients import client_for
 from tests.support import dashboards
 
@@ -36,7 +36,7 @@ class Timers:
         return when
 
 
-def fed(client: Client, feed: Feed) -> tuple[Informer, Informer]:
+def fed(client: Client, feed: HubFeed) -> tuple[Informer, Informer]:
     """A feed with two installations in two namespaces, as if their lists had come."""
     servings, eventings = Informer(client, SERVINGS), Informer(client, EVENTINGS)
     for informer in (servings, eventings):
@@ -55,7 +55,7 @@ def stored(name: str, namespace: str) -> dict[str, object]:
 async def test_many_changes_are_one_round() -> None:
     """However many come at once, pages look once."""
     timers = Timers()
-    feed = Feed(clock=timers)
+    feed = HubFeed(clock=timers)
     async with client_for("http://127.0.0.1:1") as client:
         servings, _ = fed(client, feed)
         for number in range(50):
@@ -70,7 +70,7 @@ async def test_many_changes_are_one_round() -> None:
 async def test_a_fleet_is_put_together_once_for_each_revision_and_sight() -> None:
     """Fifty pages cost one."""
     timers = Timers()
-    feed = Feed(clock=timers)
+    feed = HubFeed(clock=timers)
     async with client_for("http://127.0.0.1:1") as client:
         servings, _ = fed(client, feed)
         servings.put(stored("one", "a"))
@@ -89,7 +89,7 @@ async def test_a_fleet_is_put_together_once_for_each_revision_and_sight() -> Non
 async def test_the_next_round_waits_the_longer_the_more_the_last_one_cost() -> None:
     """So that showing changes takes a bounded part of a core, and none waits too long."""
     timers = Timers()
-    feed = Feed(clock=timers)
+    feed = HubFeed(clock=timers)
     feed.spent = 0.03
     feed.burst()
     assert timers.ring() == 0.36
@@ -103,14 +103,14 @@ async def test_the_next_round_waits_the_longer_the_more_the_last_one_cost() -> N
 async def test_everybody_sees_what_they_may_and_is_told_what_is_missing() -> None:
     """Other namespaces are not shown, and a sentence says so."""
     timers = Timers()
-    feed = Feed(clock=timers)
-    sight = Sight(frozenset({EVENTINGS}), frozenset({(SERVINGS, "mine")}))
+    feed = HubFeed(clock=timers)
+    visible = VisibleObjects(frozenset({EVENTINGS}), frozenset({(SERVINGS, "mine")}))
     async with client_for("http://127.0.0.1:1") as client:
         servings, _ = fed(client, feed)
         servings.put(stored("one", "mine"))
         servings.put(stored("two", "theirs"))
 
-        seen = feed.fleet(sight)
+        seen = feed.fleet(visible)
 
     assert [each.namespace for each in seen.installs] == ["mine"]
     told = " ".join(seen.warnings)
@@ -121,7 +121,7 @@ async def test_everybody_sees_what_they_may_and_is_told_what_is_missing() -> Non
 
 async def test_what_is_not_known_yet_is_told_until_it_is() -> None:
     """A list that comes without objects changes nothing else, but what was told of it is over."""
-    feed = Feed(clock=Timers())
+    feed = HubFeed(clock=Timers())
     assert len(feed.fleet().warnings) == len(KINDS)
     assert all("The hub is starting" in each for each in feed.fleet().warnings)
     async with client_for("http://127.0.0.1:1") as client:

@@ -1,7 +1,7 @@
 """Who is logged in, and until when."""
 
 from knfleet.web.server import sessions as module
-from knfleet.web.server.sessions import Sessions
+from knfleet.web.server.sessions import WebSessions
 from testbed.fakes.clients import client_for
 
 
@@ -18,7 +18,7 @@ class Clock:
 async def test_a_session_ends_when_nothing_was_asked_for_a_while() -> None:
     """Every question counts, and the last one most."""
     clock = Clock()
-    sessions = Sessions(100, clock=clock)
+    sessions = WebSessions(100, clock=clock)
     async with client_for("http://127.0.0.1:1") as client:
         session = await sessions.open("ada", client, is_owner=True)
         clock.now = 99
@@ -33,7 +33,7 @@ async def test_a_session_ends_when_nothing_was_asked_for_a_while() -> None:
 
 async def test_ids_are_random_and_strangers_find_nothing() -> None:
     """Nobody guesses an id, and none is empty."""
-    sessions = Sessions(100)
+    sessions = WebSessions(100)
     async with client_for("http://127.0.0.1:1") as client:
         made = [await sessions.open("ada", client, is_owner=True) for _ in range(3)]
 
@@ -48,7 +48,7 @@ async def test_ids_are_random_and_strangers_find_nothing() -> None:
 async def test_the_oldest_makes_room() -> None:
     """Memory is bounded, whoever logs in how often."""
     clock = Clock()
-    sessions = Sessions(10_000, clock=clock)
+    sessions = WebSessions(10_000, clock=clock)
     async with client_for("http://127.0.0.1:1") as client:
         for number in range(module.SESSIONS + 1):
             clock.now = number

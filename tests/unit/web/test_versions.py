@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.web.pages.versions import known_in, matrix, next_steps, path
+from knfleet.web.pages.version_matrix import known_in, matrix, next_steps, path
 from tests.support import dashboards
 
 KNOWN = ["1.23.1", "1.23.0", "1.22.2", "1.21.5", "1.20.0"]
 
 
-def fleet() -> Fleet:
+def fleet() -> FleetView:
     """Two clusters with both components, and Serving on the hub."""
     objects = dashboards.fleet(2)
     local = dashboards.installation(SERVINGS, "own", "knative-serving", version="1.21.5")

@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from knfleet.agent.hub_session import Seat
+from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.access import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Forbidden, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 USED = 0.75
@@ -28,7 +28,7 @@ FOREIGN_SECONDS = 300.0
 """How often to look whether a hub without such a Secret has one now."""
 
 
-class Token(Struct, frozen=True):
+class AccessToken(Struct, frozen=True):
     """A token for the cluster; never printed."""
 
     text: str
@@ -40,59 +40,59 @@ class Token(Struct, frozen=True):
         return self.begins + (self.ends - self.begins) * USED
 
     def __repr__(self) -> str:
-        return f"Token(until {self.ends})"
+        return f"AccessToken(until {self.ends})"
 
 
-class Handover:
+class AccessTokenController:
     """Keeps the Secret on the hub filled."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
-        self.token: Token | None = None
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
+        self.token: AccessToken | None = None
         fields = f"metadata.name={ACCESS_SECRET}"
-        self.secret = Informer(seat.hub, SECRETS, seat.names.cluster, fields=fields)
-        self.told = ""
+        self.secret = Informer(session.hub, SECRETS, session.names.cluster, fields=fields)
+        self.logged = ""
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Have the hub hold a token that is good for a while."""
-        cluster = self.seat.cluster()
-        if not self.seat.settings.hands_over or cluster is None or not is_accepted(cluster):
-            return Again.never()
+        cluster = self.session.cluster()
+        if not self.session.settings.hands_over or cluster is None or not is_accepted(cluster):
+            return Result.never()
         token = await self.current()
-        wanted = content(token, self.seat.settings.spoke)
-        key = Key(self.seat.names.cluster, ACCESS_SECRET)
+        wanted = content(token, self.session.settings.spoke)
+        key = Key(self.session.names.cluster, ACCESS_SECRET)
         found = self.secret.get(key)
         if found is None or part(found, "data") != wanted:
             try:
-                await self.seat.hub.patch(SECRETS, key, {"data": over(found, wanted)})
+                await self.session.hub.patch(SECRETS, key, {"data": over(found, wanted)})
             except (NotFound, Forbidden) as error:
-                self.tell("the hub takes no token for this cluster", str(error))
-                return Again.after(FOREIGN_SECONDS if self.secret.failing else 2.0)
-            self.tell("handed over access", "")
-        return Again.after((token.renew_at() - datetime.now(UTC)).total_seconds())
+                self.log_once("the hub takes no token for this cluster", str(error))
+                return Result.after(FOREIGN_SECONDS if self.secret.failing else 2.0)
+            self.log_once("handed over access", "")
+        return Result.after((token.renew_at() - datetime.now(UTC)).total_seconds())
 
-    def tell(self, event: str, error: str) -> None:
+    def log_once(self, event: str, error: str) -> None:
         """Log what is new."""
-        if event != self.told:
-            self.told = event
+        if event != self.logged:
+            self.logged = event
             log.info(event, error=error)
 
-    async def current(self) -> Token:
+    async def current(self) -> AccessToken:
         """The token that is good for a while, a new one if need be."""
         now = datetime.now(UTC)
         if self.token is None or self.token.renew_at() <= now:
             self.token = await self.mint(now)
         return self.token
 
-    async def mint(self, now: datetime) -> Token:
+    async def mint(self, now: datetime) -> AccessToken:
         """A new token of the account."""
-        settings = self.seat.settings
+        settings = self.session.settings
         body: Object = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": settings.token_seconds},
         }
-        answer = await self.seat.spoke.create(
+        answer = await self.session.spoke.create(
             SERVICE_ACCOUNTS,
             body,
             settings.namespace,
@@ -101,10 +101,10 @@ class Handover:
         )
         status: Object = answer["status"]
         ends = datetime.fromisoformat(status["expirationTimestamp"])
-        return Token(status["token"], now, ends)
+        return AccessToken(status["token"], now, ends)
 
 
-def content(token: Token, spoke: Endpoint) -> dict[str, str]:
+def content(token: AccessToken, spoke: Endpoint) -> dict[str, str]:
     """What the Secret holds, in base64."""
     parts: dict[str, str | bytes | None] = {
         "token": token.text,

@@ -13,9 +13,9 @@ from knfleet.agent.registration.identity import Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Key
 from knfleet.api.operator import BOOTSTRAP_SECRET
-from knfleet.apply.manifest_parts import part
-from knfleet.kube.auth.kubeconfig_entries import Origin
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.apply.manifest_fields import part
+from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ConfigError
 from knfleet.runtime.logs import log
@@ -25,7 +25,7 @@ LOOK_SECONDS = 2.0
 READY_SECONDS = 10.0
 
 
-class Source(Protocol):
+class BootstrapSource(Protocol):
     """A place with a kubeconfig."""
 
     async def run(self) -> None:
@@ -45,7 +45,7 @@ class Source(Protocol):
         ...
 
 
-class FileSource:
+class BootstrapFile:
     """A kubeconfig in a file."""
 
     def __init__(self, path: Path) -> None:
@@ -65,21 +65,21 @@ class FileSource:
         except OSError as error:
             problem = error.strerror or type(error).__name__
             raise ConfigError(f"{self.path} cannot be read: {problem}") from error
-        return read_bootstrap(text, Origin(str(self.path), self.path.absolute().parent))
+        return read_bootstrap(text, EntryOrigin(str(self.path), self.path.absolute().parent))
 
     async def change(self) -> None:
         """Return when it is time to look again."""
         await asyncio.sleep(LOOK_SECONDS)
 
 
-class SecretSource:
+class BootstrapSecret:
     """A kubeconfig in a Secret."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.key = Key(namespace, BOOTSTRAP_SECRET)
         fields = f"metadata.name={BOOTSTRAP_SECRET}"
         self.informer = Informer(client, SECRETS, namespace, fields=fields)
-        self.informer.on_change(self.tell)
+        self.informer.on_change(self.secret_changed)
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -101,9 +101,9 @@ class SecretSource:
         text: str = part(secret, "data").get("kubeconfig", "")
         if not text:
             raise ConfigError(f"{where}: it has no key kubeconfig")
-        return read_bootstrap(base64.b64decode(text), Origin(where))
+        return read_bootstrap(base64.b64decode(text), EntryOrigin(where))
 
-    def tell(self, change: Change) -> None:
+    def secret_changed(self, change: StoreChange) -> None:
         """The Secret changed."""
         self.changed.set()
 
@@ -117,21 +117,21 @@ class SecretSource:
         self.changed.clear()
 
 
-async def readable(source: Source) -> Bootstrap:
+async def readable(source: BootstrapSource) -> Bootstrap:
     """What the source says, as soon as it says something that can be used."""
-    told = ""
+    logged = ""
     await source.ready()
     while True:
         try:
             return source.read()
         except ConfigError as error:
-            if str(error) != told:
-                told = str(error)
-                log.warning("no bootstrap kubeconfig yet", error=told)
+            if str(error) != logged:
+                logged = str(error)
+                log.warning("no bootstrap kubeconfig yet", error=logged)
         await source.change()
 
 
-async def changed(source: Source, bootstrap: Bootstrap) -> None:
+async def changed(source: BootstrapSource, bootstrap: Bootstrap) -> None:
     """Return when the source names another hub, or another way to log in there."""
     while True:
         await source.change()

@@ -19,7 +19,7 @@ SYSTEM_NAMES = ("default", "open-cluster-management")
 SYSTEM_PREFIXES = ("kube-", "open-cluster-management-")
 
 
-class Names(Struct, frozen=True):
+class AgentNames(Struct, frozen=True):
     """The name of a cluster on its hub, and that of its agent."""
 
     cluster: str

@@ -9,7 +9,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from knfleet.agent.registration.identity import FILES, Held
+from knfleet.agent.registration.identity import FILES, HubCredentials
 from knfleet.api.core import NAMESPACES, SECRETS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import HUB_SECRET
@@ -20,7 +20,7 @@ from knfleet.runtime.logs import log
 MANAGER = "knfleet-agent"
 
 
-class Keeper:
+class CredentialStore:
     """Reads and writes what the agent keeps."""
 
     def __init__(self, client: Client, namespace: str, folder: Path | None) -> None:
@@ -28,23 +28,23 @@ class Keeper:
         self.key = Key(namespace, HUB_SECRET)
         self.folder = folder
 
-    async def load(self) -> Held:
+    async def load(self) -> HubCredentials:
         """What was kept; nothing at first."""
         try:
             secret = await self.client.get(SECRETS, self.key.name, self.key.namespace)
         except NotFound:
-            return read_folder(self.folder) if self.folder else Held()
-        return held_in(secret)
+            return read_folder(self.folder) if self.folder else HubCredentials()
+        return credentials_in(secret)
 
-    async def save(self, held: Held) -> None:
+    async def save(self, credentials: HubCredentials) -> None:
         """Keep something, in both places."""
-        secret = secret_of(held, self.key)
+        secret = secret_of(credentials, self.key)
         try:
             await self.client.apply(SECRETS, secret, manager=MANAGER)
         except NotFound:
             await self.make_namespace()
             await self.client.apply(SECRETS, secret, manager=MANAGER)
-        self.mirror(held)
+        self.mirror(credentials)
 
     async def make_namespace(self) -> None:
         """Make the agent's namespace, for an agent that nobody installed."""
@@ -54,19 +54,19 @@ class Keeper:
                 NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
             )
 
-    def mirror(self, held: Held) -> None:
+    def mirror(self, credentials: HubCredentials) -> None:
         """Make the folder say the same as the Secret."""
         if self.folder is None:
             return
         try:
-            write_folder(self.folder, held)
+            write_folder(self.folder, credentials)
         except OSError as error:
             log.error("hub kubeconfig folder not written", error=str(error))
 
 
-def secret_of(held: Held, key: Key) -> Object:
+def secret_of(credentials: HubCredentials, key: Key) -> Object:
     """The Secret that keeps something."""
-    data = {name: base64.b64encode(content).decode() for name, content in held.files.items()}
+    data = {name: base64.b64encode(content).decode() for name, content in credentials.files.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -76,25 +76,27 @@ def secret_of(held: Held, key: Key) -> Object:
     }
 
 
-def held_in(secret: Object) -> Held:
+def credentials_in(secret: Object) -> HubCredentials:
     """What a Secret keeps."""
     data: dict[str, str] = secret.get("data") or {}
-    return Held.of({name: base64.b64decode(text) for name, text in data.items() if name in FILES})
+    return HubCredentials.of(
+        {name: base64.b64decode(text) for name, text in data.items() if name in FILES}
+    )
 
 
-def read_folder(folder: Path) -> Held:
+def read_folder(folder: Path) -> HubCredentials:
     """What a folder keeps."""
     found: dict[str, bytes] = {}
     for name in FILES:
         with contextlib.suppress(OSError):
             found[name] = (folder / name).read_bytes()
-    return Held.of(found)
+    return HubCredentials.of(found)
 
 
-def write_folder(folder: Path, held: Held) -> None:
+def write_folder(folder: Path, credentials: HubCredentials) -> None:
     """Make the files say something, for the owner alone; the kubeconfig comes last."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wanted = held.files
+    wanted = credentials.files
     for name in sorted(FILES, key=lambda name: name == "kubeconfig"):
         path, content = folder / name, wanted.get(name)
         if content is None:

@@ -3,14 +3,15 @@
 import base64
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Self
 
 from msgspec import Struct
 
-from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.agent.registration.drivers import csr
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.auth.kubeconfig import Kubeconfig, choose, connect, parse, pick
-from knfleet.kube.auth.kubeconfig_entries import Origin
+from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ConfigError
@@ -23,7 +24,7 @@ CONTEXT, USER, NAMESPACE = "default-context", "default-auth", "configuration"
 HUB = ClusterName("hub")
 
 
-class Held(Struct, frozen=True):
+class HubCredentials(Struct, frozen=True):
     """What the agent keeps between two runs; never printed."""
 
     cluster: str = ""
@@ -46,17 +47,17 @@ class Held(Struct, frozen=True):
         return {name: content for name, content in pairs if content}
 
     @classmethod
-    def of(cls, files: Mapping[str, bytes]) -> "Held":
+    def of(cls, files: Mapping[str, bytes]) -> Self:
         """What contents by name say; names that are not ours are passed over."""
         cluster, agent = (files.get(name, b"").decode(errors="replace") for name in FILES[:2])
         kubeconfig, key, certificate = (files.get(name, b"") for name in FILES[2:])
         return cls(cluster, agent, kubeconfig, key, certificate)
 
     def __repr__(self) -> str:
-        return f"Held({self.cluster!r}, {self.agent!r})"
+        return f"HubCredentials({self.cluster!r}, {self.agent!r})"
 
 
-class Place(Struct, frozen=True):
+class HubAddress(Struct, frozen=True):
     """Where a hub is, and what a kubeconfig calls it."""
 
     entry: str
@@ -66,37 +67,39 @@ class Place(Struct, frozen=True):
 class Bootstrap(Struct, frozen=True):
     """How to reach a hub before it knows us."""
 
-    place: Place
+    address: HubAddress
     connection: Connection
 
 
-def read_bootstrap(text: bytes, origin: Origin) -> Bootstrap:
+def read_bootstrap(text: bytes, origin: EntryOrigin) -> Bootstrap:
     """What a bootstrap kubeconfig says; raises `ConfigError`."""
     config = parse(text, origin)
     if config.is_empty:
         raise ConfigError(f"{origin.source}: nothing is configured in it")
     connection = connect(config)
-    return Bootstrap(place_of(config), Connection(HUB, connection.endpoint, connection.credentials))
+    return Bootstrap(
+        hub_address(config), Connection(HUB, connection.endpoint, connection.credentials)
+    )
 
 
-def place_of(config: Kubeconfig) -> Place:
+def hub_address(config: Kubeconfig) -> HubAddress:
     """The hub of a kubeconfig's current context."""
     context = choose(config, config.current_context, asked=False)
     cluster = pick(config.clusters, "cluster", context.body.cluster, context)
-    return Place(cluster.name, cluster.endpoint())
+    return HubAddress(cluster.name, cluster.endpoint())
 
 
-def held_place(held: Held) -> Place | None:
+def stored_hub_address(credentials: HubCredentials) -> HubAddress | None:
     """The hub that the kept kubeconfig names; None when it names none."""
     try:
-        return place_of(parse(held.kubeconfig, Origin("the hub kubeconfig")))
+        return hub_address(parse(credentials.kubeconfig, EntryOrigin("the hub kubeconfig")))
     except ConfigError:
         return None
 
 
-def hub_kubeconfig(place: Place) -> bytes:
+def hub_kubeconfig(address: HubAddress) -> bytes:
     """The kubeconfig for the certificate and key that lie beside it."""
-    endpoint = place.endpoint
+    endpoint = address.endpoint
     cluster: Object = {"server": endpoint.server}
     if endpoint.ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(endpoint.ca).decode()
@@ -109,11 +112,11 @@ def hub_kubeconfig(place: Place) -> bytes:
     config: Object = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": place.entry, "cluster": cluster}],
+        "clusters": [{"name": address.entry, "cluster": cluster}],
         "contexts": [
             {
                 "name": CONTEXT,
-                "context": {"cluster": place.entry, "namespace": NAMESPACE, "user": USER},
+                "context": {"cluster": address.entry, "namespace": NAMESPACE, "user": USER},
             }
         ],
         "current-context": CONTEXT,
@@ -124,22 +127,24 @@ def hub_kubeconfig(place: Place) -> bytes:
     return dump_all([config]).encode()
 
 
-def choose_names(asked: Names, held: Held, fallback: Names) -> Names:
+def choose_names(
+    asked: AgentNames, credentials: HubCredentials, fallback: AgentNames
+) -> AgentNames:
     """What was asked for, else what was kept, else something new."""
-    return Names(
-        asked.cluster or held.cluster or fallback.cluster,
-        asked.agent or held.agent or fallback.agent,
+    return AgentNames(
+        asked.cluster or credentials.cluster or fallback.cluster,
+        asked.agent or credentials.agent or fallback.agent,
     )
 
 
-def certificate_problem(held: Held, names: Names, now: datetime) -> str:
+def certificate_problem(credentials: HubCredentials, names: AgentNames, now: datetime) -> str:
     """Why the kept certificate is of no use; empty when it is."""
-    if not held.key or not held.certificate:
+    if not credentials.key or not credentials.certificate:
         return "there is no certificate yet"
-    certificate = csr.read(held.certificate)
+    certificate = csr.read(credentials.certificate)
     if certificate is None:
         return "the certificate cannot be read"
-    if problem := check_key_pair(held.certificate, held.key):
+    if problem := check_key_pair(credentials.certificate, credentials.key):
         return problem
     if certificate.common_name != names.user:
         return f"the certificate is for {certificate.common_name}, not for {names.user}"
@@ -148,6 +153,6 @@ def certificate_problem(held: Held, names: Names, now: datetime) -> str:
     return ""
 
 
-def is_moved(held: Held, place: Place) -> bool:
+def is_moved(credentials: HubCredentials, address: HubAddress) -> bool:
     """Whether the hub is not where the kept kubeconfig says."""
-    return held_place(held) != place
+    return stored_hub_address(credentials) != address

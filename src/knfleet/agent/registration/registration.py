@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.drivers.csr import REQUESTS, Issued, Refused
-from knfleet.agent.registration.identity import Bootstrap, Held, hub_kubeconfig
+from knfleet.agent.registration.drivers.csr import REQUESTS, IssuedCertificate, RequestRefused
+from knfleet.agent.registration.identity import Bootstrap, HubCredentials, hub_kubeconfig
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import (
     AlreadyExists,
     Forbidden,
@@ -40,20 +40,20 @@ RETRY_SECONDS = (1.0, 30.0)
 DOUBTS = (Forbidden, NotFound)
 
 T = TypeVar("T")
-Say = Callable[[str, str], None]
+ReportFailure = Callable[[str, str], None]
 """Told a reason and a message whenever something keeps the cluster from joining."""
 
 
-class Registration(Struct, frozen=True):
+class RegistrationRequest(Struct, frozen=True):
     """What the cluster tells when it asks to join."""
 
-    names: Names
+    names: AgentNames
     annotations: Mapping[str, str] = {}
     client_configs: tuple[Object, ...] = ()
     lifetime_seconds: int = 0
 
 
-def cluster_manifest(wanted: Registration) -> Object:
+def cluster_manifest(wanted: RegistrationRequest) -> Object:
     """The ManagedCluster that asks to be accepted."""
     spec: Object = {"hubAcceptsClient": False}
     if wanted.client_configs:
@@ -69,7 +69,7 @@ def cluster_manifest(wanted: Registration) -> Object:
     }
 
 
-async def ensure_cluster(hub: Client, wanted: Registration) -> None:
+async def ensure_cluster(hub: Client, wanted: RegistrationRequest) -> None:
     """Make the ManagedCluster, unless it is there."""
     try:
         await hub.get(CLUSTERS, wanted.names.cluster)
@@ -81,31 +81,33 @@ async def ensure_cluster(hub: Client, wanted: Registration) -> None:
         log.info("asked to join", cluster=wanted.names.cluster)
 
 
-async def register(bootstrap: Bootstrap, wanted: Registration, say: Say) -> Held:
+async def register(
+    bootstrap: Bootstrap, wanted: RegistrationRequest, report: ReportFailure
+) -> HubCredentials:
     """Have the hub know the cluster, and give it a certificate; however long that takes."""
-    async with Client(bootstrap.connection, Options(attempts=1, concurrency=4)) as hub:
-        await persistently(lambda: ensure_cluster(hub, wanted), say)
+    async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
+        await retry(lambda: ensure_cluster(hub, wanted), report)
         while True:
             key = csr.new_key()
-            name = await persistently(lambda key=key: request(hub, wanted, key), say)
+            name = await retry(lambda key=key: request(hub, wanted, key), report)
             if not name:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            answer = await answered(hub, name, wanted, say)
-            if isinstance(answer, Issued):
-                return Held(
+            answer = await wait_for_decision(hub, name, wanted, report)
+            if isinstance(answer, IssuedCertificate):
+                return HubCredentials(
                     wanted.names.cluster,
                     wanted.names.agent,
-                    hub_kubeconfig(bootstrap.place),
+                    hub_kubeconfig(bootstrap.address),
                     key,
                     answer.certificate,
                 )
             log.error("certificate request refused", request=name, error=answer.why)
-            say("BootstrapSecretError", f"request {name} was refused: {answer.why}")
+            report("BootstrapSecretError", f"request {name} was refused: {answer.why}")
             await asyncio.sleep(random.uniform(*PATIENCE))  # noqa: S311 - not a secret
 
 
-async def request(hub: Client, wanted: Registration, key: bytes) -> str:
+async def request(hub: Client, wanted: RegistrationRequest, key: bytes) -> str:
     """Ask for a certificate; the request's name, or nothing when there are too many already."""
     names = wanted.names
     labels = f"{CLUSTER_NAME_LABEL}={names.cluster}"
@@ -127,7 +129,9 @@ async def request(hub: Client, wanted: Registration, key: bytes) -> str:
     return made["metadata"]["name"]
 
 
-async def answered(hub: Client, name: str, wanted: Registration, say: Say) -> Issued | Refused:
+async def wait_for_decision(
+    hub: Client, name: str, wanted: RegistrationRequest, report: ReportFailure
+) -> IssuedCertificate | RequestRefused:
     """What became of a request, as soon as something did."""
     key = Key("", name)
     collection = Collection(REQUESTS, fields=f"metadata.name={name}")
@@ -136,41 +140,39 @@ async def answered(hub: Client, name: str, wanted: Registration, say: Say) -> Is
         return csr.outcome(found.get(key)) is not None
 
     while True:
-        found = await persistently(
-            lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), say
-        )
+        found = await retry(lambda: follow(hub, collection, is_done, seconds=LOOK_SECONDS), report)
         if key in found and (became := csr.outcome(found[key])) is not None:
             return became
         try:
             became = csr.outcome(await hub.get(REQUESTS, name))
         except NotFound:
-            return Refused("the request was deleted before it was answered")
+            return RequestRefused("the request was deleted before it was answered")
         except KubeError as error:
-            say(*explained(error))
+            report(*failure_reason(error))
             continue
         if became is not None:
             return became
-        await persistently(lambda: ensure_cluster(hub, wanted), say)
+        await retry(lambda: ensure_cluster(hub, wanted), report)
 
 
-async def persistently(call: Callable[[], Awaitable[T]], say: Say) -> T:
+async def retry(call: Callable[[], Awaitable[T]], report: ReportFailure) -> T:
     """What a call returns once it succeeds; failures are told and waited out."""
     pause, most = RETRY_SECONDS
-    told = ""
+    logged = ""
     while True:
         try:
             return await call()
         except KubeError as error:
-            reason, message = explained(error)
-            if message != told:
+            reason, message = failure_reason(error)
+            if message != logged:
                 log.warning("the hub does not take us yet", error=message, reason=reason)
-                told = message
-            say(reason, message)
+                logged = message
+            report(reason, message)
         await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - not a secret
         pause = min(2 * pause, most)
 
 
-def explained(error: KubeError) -> tuple[str, str]:
+def failure_reason(error: KubeError) -> tuple[str, str]:
     """The reason for the Klusterlet's condition, and the error with what to do about it."""
     if isinstance(error, Unauthorized):
         remedy = "the token is wrong or expired; get one by `knfleet get token` and join again"

@@ -17,7 +17,7 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.conditions import StandardCondition, find, is_true, put
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 RESERVED_CLAIMS = (
     "id.k8s.io",
@@ -41,7 +41,7 @@ BINARY = [(f"{unit}i", Decimal(1024) ** power) for power, unit in enumerate("KMG
 Amounts = Mapping[str, str]
 
 
-class Facts(Struct, frozen=True):
+class ClusterFacts(Struct, frozen=True):
     """What the agent saw of its cluster."""
 
     problem: str = ""
@@ -53,7 +53,7 @@ class Facts(Struct, frozen=True):
     """ClusterProperties, which count for more than claims of the same name."""
 
 
-class Telling(Struct, frozen=True):
+class ClaimFilter(Struct, frozen=True):
     """Which claims the hub is told."""
 
     custom: int = CUSTOM_CLAIMS
@@ -81,7 +81,7 @@ def is_clock_off(cluster: ManagedCluster) -> bool:
 
 def conditions(
     cluster: ManagedCluster,
-    facts: Facts,
+    facts: ClusterFacts,
     now: datetime,
     further: StandardCondition | None = None,
 ) -> list[StandardCondition]:
@@ -107,7 +107,7 @@ def joined() -> StandardCondition:
     )
 
 
-def availability(facts: Facts) -> StandardCondition:
+def availability(facts: ClusterFacts) -> StandardCondition:
     """Whether the cluster's API server is well."""
     if facts.problem:
         return StandardCondition(
@@ -126,11 +126,11 @@ def availability(facts: Facts) -> StandardCondition:
 
 def patch_of(
     cluster: ManagedCluster,
-    facts: Facts,
+    facts: ClusterFacts,
     now: datetime,
     *,
     further: StandardCondition | None = None,
-    telling: Telling = Telling(),  # noqa: B008 - a frozen value
+    claim_filter: ClaimFilter = ClaimFilter(),  # noqa: B008 - a frozen value
 ) -> Object:
     """The merge patch that makes the status say what was seen; empty when it does already."""
     wanted = conditions(cluster, facts, now, further)
@@ -139,7 +139,7 @@ def patch_of(
         changes["conditions"] = msgspec.to_builtins(wanted)
     if not facts.problem and not is_clock_off(cluster):
         changes |= resources(cluster, facts)
-        claims = told_claims(facts, telling)
+        claims = reported_claims(facts, claim_filter)
         if claims != msgspec.to_builtins(cluster.status.cluster_claims):
             changes["clusterClaims"] = claims
     if not changes:
@@ -150,7 +150,7 @@ def patch_of(
     }
 
 
-def resources(cluster: ManagedCluster, facts: Facts) -> Object:
+def resources(cluster: ManagedCluster, facts: ClusterFacts) -> Object:
     """What is new about version and sizes. Capacities that others added stay."""
     changes: Object = {}
     if facts.version and cluster.status.version.kubernetes != facts.version:
@@ -202,13 +202,13 @@ def written(amount: Decimal, is_binary: bool) -> str:
     return f"{amount.to_integral_value():f}"
 
 
-def told_claims(facts: Facts, telling: Telling) -> list[dict[str, str]]:
+def reported_claims(facts: ClusterFacts, claim_filter: ClaimFilter) -> list[dict[str, str]]:
     """The claims that the hub is told: the reserved names, and so many others, by name."""
-    told = {**values(facts.claims), **values(facts.properties)}
-    reserved = sorted(name for name in told if telling.is_reserved(name))
-    others = sorted(name for name in told if not telling.is_reserved(name))
-    names = [*reserved, *others[: telling.custom]]
-    return [{"name": name, "value": told[name]} for name in names]
+    logged = {**values(facts.claims), **values(facts.properties)}
+    reserved = sorted(name for name in logged if claim_filter.is_reserved(name))
+    others = sorted(name for name in logged if not claim_filter.is_reserved(name))
+    names = [*reserved, *others[: claim_filter.custom]]
+    return [{"name": name, "value": logged[name]} for name in names]
 
 
 def values(claims: Iterable[Object]) -> dict[str, str]:

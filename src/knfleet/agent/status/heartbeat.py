@@ -6,14 +6,14 @@ Hubs of Open Cluster Management let an agent get and update it, but not patch it
 import random
 from datetime import UTC, datetime
 
-from knfleet.agent.hub_session import Seat
+from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import LEASE_NAME
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object, Request
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.errors import Conflict
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.leader.lease_rules import microtime
 
 CONFLICT_SECONDS = 0.1
@@ -21,29 +21,29 @@ JITTER = 0.2
 """The part of the time between two beats that is left to chance."""
 
 
-class Heartbeat:
+class HeartbeatController:
     """Renews the cluster's Lease."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
         self.lease: Object | None = None
         """As the hub last showed it; None when it is to be read."""
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Renew it once, if the cluster is accepted; the next time before it is due."""
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
-            return Again.never()
+            return Result.never()
         try:
             await self.renew(cluster.name)
         except Conflict:
             # Another wrote it, so it is read again.
-            return Again.after(CONFLICT_SECONDS)
-        return Again.after(cluster.lease_seconds * (1 - JITTER * random.random()))  # noqa: S311
+            return Result.after(CONFLICT_SECONDS)
+        return Result.after(cluster.lease_seconds * (1 - JITTER * random.random()))  # noqa: S311
 
     async def renew(self, cluster: str) -> None:
         """Write the Lease with the time of now, as it was last seen or as it is."""
-        hub = self.seat.hub.urgent
+        hub = self.session.hub.urgent
         lease, self.lease = self.lease, None
         if lease is None:
             lease = await hub.get(LEASES, LEASE_NAME, cluster)

@@ -22,13 +22,13 @@ from knfleet.api.operator import (
 from knfleet.api.schema import decode
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
-from knfleet.runtime.controller import Again, Controller
+from knfleet.runtime.controller import Controller, Result
 
 LOOK_SECONDS = 300.0
 NO_WORKS = "ManifestWorks are not applied by this release."
 
 
-class Connection(Struct, frozen=True):
+class HubConnectionStatus(Struct, frozen=True):
     """How the way to the hub is."""
 
     status: str
@@ -37,52 +37,52 @@ class Connection(Struct, frozen=True):
     message: str
 
 
-CONNECTED = Connection(
+CONNECTED = HubConnectionStatus(
     "False", "BootstrapSecretFunctional,HubConnectionFunctional", "The hub can be reached"
 )
-WAITING = Connection(
+WAITING = HubConnectionStatus(
     "True", "BootstrapSecretFunctional,HubKubeConfigSecretMissing", "Not accepted by the hub yet"
 )
 
 
-class KlusterletStatus:
+class KlusterletController:
     """Writes the conditions of one Klusterlet."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
         self.name = name
-        self.said = Connection("Unknown", "Starting", "The agent has just started")
+        self.reported = HubConnectionStatus("Unknown", "Starting", "The agent has just started")
         self.controller = Controller("klusterlet", self.reconcile)
 
-    def say(self, connection: Connection) -> None:
+    def report(self, connection: HubConnectionStatus) -> None:
         """Tell how the way to the hub is from now on."""
-        self.said = connection
+        self.reported = connection
         if self.name:
             self.controller.queue.add(Request(HUB, Key("", self.name)))
 
     def fail(self, reason: str, message: str) -> None:
         """Tell that the hub cannot be joined, and why."""
-        self.say(Connection("True", reason, message))
+        self.report(HubConnectionStatus("True", reason, message))
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Write the conditions, unless they are so already."""
         try:
             found = decode(await self.client.get(KLUSTERLETS, self.name), Klusterlet)
-            patch = patch_of(found, self.said, datetime.now(UTC))
+            patch = patch_of(found, self.reported, datetime.now(UTC))
             if patch:
                 key = Key("", self.name)
                 await self.client.patch(KLUSTERLETS, key, patch, subresource="status")
         except Conflict:
-            return Again.after(0.2)
+            return Result.after(0.2)
         except (NotFound, Forbidden):
-            return Again.after(LOOK_SECONDS)
-        return Again.after(LOOK_SECONDS)
+            return Result.after(LOOK_SECONDS)
+        return Result.after(LOOK_SECONDS)
 
 
-def patch_of(klusterlet: Klusterlet, connection: Connection, now: datetime) -> Object:
+def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datetime) -> Object:
     """The merge patch that makes a Klusterlet tell how the agent is; empty when it does."""
     generation = klusterlet.metadata.generation
-    said: list[tuple[str, str, str, str]] = [
+    reported: list[tuple[str, str, str, str]] = [
         (APPLIED, "True", "KlusterletApplied", "Klusterlet components are applied"),
         (AVAILABLE, "True", "KlusterletAvailable", "The agent is running"),
         (REGISTRATION_DESIRED_DEGRADED, "False", "DeploymentsFunctional", "The agent is running"),
@@ -95,7 +95,7 @@ def patch_of(klusterlet: Klusterlet, connection: Connection, now: datetime) -> O
         ),
     ]
     wanted = list(klusterlet.status.conditions)
-    for type_, status, reason, message in said:
+    for type_, status, reason, message in reported:
         new = {"type": type_, "status": status, "reason": reason, "message": message}
         condition = msgspec.convert({**new, "observedGeneration": generation}, StandardCondition)
         wanted = put(wanted, condition, now)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from knfleet.agent.hub_session import Seat
+from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
 from knfleet.api.conditions import StandardCondition, put
@@ -18,7 +18,7 @@ from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 MANAGER = "knfleet-agent-namespaces"
@@ -67,43 +67,43 @@ def patch_of(cluster: ManagedCluster, problems: Mapping[str, str], now: datetime
     }
 
 
-class MemberNamespaces:
+class ManagedNamespaceController:
     """Makes the namespaces, and tells how they stand."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
-        self.label = hub_label(seat.place.endpoint.server)
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
+        self.label = hub_label(session.address.endpoint.server)
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Have the namespaces there that are wanted, and let go of the others."""
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
-            return Again.never()
+            return Result.never()
         wanted = {each.name for each in cluster.status.managed_namespaces}
         problems = {name: await self.make(name) for name in sorted(wanted)}
-        await self.let_go(wanted)
+        await self.mark_unwanted(wanted)
         patch = patch_of(cluster, problems, datetime.now(UTC))
         if patch:
             key = Key("", cluster.name)
             try:
-                await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+                await self.session.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
-                return Again.after(0.1)
-        return Again.after(RETRY_SECONDS if any(problems.values()) else LOOK_SECONDS)
+                return Result.after(0.1)
+        return Result.after(RETRY_SECONDS if any(problems.values()) else LOOK_SECONDS)
 
     async def make(self, name: str) -> str:
         """Have one namespace there; why it is not, if so."""
         try:
-            await applied(self.seat.spoke, namespace(name, self.label, is_wanted=True))
+            await applied(self.session.spoke, namespace(name, self.label, is_wanted=True))
         except ApiError as error:
             log.warning("namespace of a set not made", namespace=name, error=str(error))
             return error.message
         return ""
 
-    async def let_go(self, wanted: Iterable[str]) -> None:
+    async def mark_unwanted(self, wanted: Iterable[str]) -> None:
         """Say of namespaces that no set wants any more that none does."""
         try:
-            found = await self.seat.spoke.list(
+            found = await self.session.spoke.list(
                 NAMESPACES, labels=f"{self.label}=true", metadata_only=True
             )
         except Forbidden as error:
@@ -113,7 +113,7 @@ class MemberNamespaces:
             name = each["metadata"]["name"]
             if name not in wanted:
                 log.info("no set wants this namespace any more", namespace=name)
-                await applied(self.seat.spoke, namespace(name, self.label, is_wanted=False))
+                await applied(self.session.spoke, namespace(name, self.label, is_wanted=False))
 
 
 async def applied(spoke: Client, manifest: Object) -> None:

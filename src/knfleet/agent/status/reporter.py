@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime
 
-from knfleet.agent.hub_session import Seat
-from knfleet.agent.status.cluster_status import Facts, is_accepted, is_clock_off, patch_of
+from knfleet.agent.hub_session import HubSession
+from knfleet.agent.status.cluster_status import ClusterFacts, is_accepted, is_clock_off, patch_of
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CLAIMS,
@@ -16,11 +16,11 @@ from knfleet.api.conditions import find
 from knfleet.api.core import NODES
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 TRIES = 4
@@ -29,46 +29,46 @@ TRY_SECONDS = 5.0
 PROBE_SECONDS = 5.0
 
 
-class Reporter:
+class ClusterStatusController:
     """Writes the parts of the ManagedCluster's status that are the agent's."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
-        self.nodes = Informer(seat.spoke, NODES, trim=sizes)
-        self.claims = Informer(seat.spoke, CLAIMS, trim=claim)
-        self.properties = Informer(seat.spoke, PROPERTIES, trim=claim)
+    def __init__(self, session: HubSession) -> None:
+        self.session = session
+        self.nodes = Informer(session.spoke, NODES, trim=sizes)
+        self.claims = Informer(session.spoke, CLAIMS, trim=claim)
+        self.properties = Informer(session.spoke, PROPERTIES, trim=claim)
         self.told_clock = False
 
     @property
     def watched(self) -> list[Informer]:
         """What is watched on the cluster."""
-        settings = self.seat.settings
+        settings = self.session.settings
         claims = [self.claims] if settings.has_claims else []
         return [self.nodes, *claims, *([self.properties] if settings.has_properties else [])]
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Look at the cluster, and write what is not said yet."""
-        cluster = self.seat.cluster()
+        cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
-            return Again.never()
-        self.tell_clock(off=is_clock_off(cluster))
-        facts = await self.look()
-        cluster = self.seat.cluster() or cluster
+            return Result.never()
+        self.log_clock(off=is_clock_off(cluster))
+        facts = await self.observe_cluster()
+        cluster = self.session.cluster() or cluster
         patch = patch_of(
             cluster,
             facts,
             datetime.now(UTC),
-            further=self.seat.rotated,
-            telling=self.seat.settings.telling,
+            further=self.session.rotated,
+            claim_filter=self.session.settings.claim_filter,
         )
         if patch:
             key = Key("", cluster.name)
             try:
-                written = await self.seat.hub.patch(CLUSTERS, key, patch, subresource="status")
+                written = await self.session.hub.patch(CLUSTERS, key, patch, subresource="status")
             except Conflict:
-                return Again.after(0.1)
+                return Result.after(0.1)
             self.announce(cluster, decode(written, ManagedCluster))
-        return Again.after(self.seat.settings.health_seconds)
+        return Result.after(self.session.settings.health_seconds)
 
     def announce(self, old: ManagedCluster, new: ManagedCluster) -> None:
         """Tell by an Event when the cluster became available, or is not any more."""
@@ -76,11 +76,11 @@ class Reporter:
         if after is None or (before is not None and before.status == after.status):
             return
         if after.status == "True":
-            self.seat.events.normal(self.seat.regarding(new), "Available", after.message)
+            self.session.events.normal(self.session.regarding(new), "Available", after.message)
         elif after.status == "False":
-            self.seat.events.warning(self.seat.regarding(new), "Unavailable", after.message)
+            self.session.events.warning(self.session.regarding(new), "Unavailable", after.message)
 
-    def tell_clock(self, *, off: bool) -> None:
+    def log_clock(self, *, off: bool) -> None:
         """Log once that the hub does not trust our clock, and once that it does again."""
         if off and not self.told_clock:
             log.error(
@@ -89,33 +89,33 @@ class Reporter:
             )
         self.told_clock = off
 
-    async def look(self) -> Facts:
+    async def observe_cluster(self) -> ClusterFacts:
         """What is seen of the cluster now."""
-        problem = await self.trouble()
+        problem = await self.health_problem()
         if problem:
-            return Facts(problem=problem)
+            return ClusterFacts(problem=problem)
         for informer in self.watched:
-            await settled(informer)
-        return Facts(
-            version=await self.seat.spoke.version(),
+            await wait_for_sync(informer)
+        return ClusterFacts(
+            version=await self.session.spoke.version(),
             nodes=tuple(self.nodes.items()),
             claims=tuple(self.claims.items()),
             properties=tuple(self.properties.items()),
         )
 
-    async def trouble(self) -> str:
+    async def health_problem(self) -> str:
         """Why the API server is not well; asked several times before it is believed."""
-        said = ""
+        reported = ""
         for number in range(TRIES):
-            said = await sickness(self.seat.spoke)
-            if not said:
+            reported = await probe_health(self.session.spoke)
+            if not reported:
                 break
             if number < TRIES - 1:
                 await asyncio.sleep(TRY_SECONDS)
-        return said
+        return reported
 
 
-async def settled(informer: Informer, seconds: float = 5.0) -> None:
+async def wait_for_sync(informer: Informer, seconds: float = 5.0) -> None:
     """Wait a little for an informer's first list; one that cannot have it has an empty one."""
     ends = asyncio.get_running_loop().time() + seconds
     while not informer.synced.is_set() and informer.failing is None:
@@ -124,7 +124,7 @@ async def settled(informer: Informer, seconds: float = 5.0) -> None:
         await asyncio.sleep(0.05)
 
 
-async def sickness(spoke: Client) -> str:
+async def probe_health(spoke: Client) -> str:
     """What an API server says about its own health when it is not well; empty when it is."""
     for path in ("/livez", "/healthz"):
         try:

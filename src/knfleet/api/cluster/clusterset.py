@@ -37,7 +37,7 @@ class ManagedNamespace(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     name: Annotated[str, doc("Name of the namespace.", maxLength=63, pattern=NAME_PATTERN)]
 
 
-class Requirement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class LabelRequirement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A condition on one label."""
 
     key: Annotated[str, doc("Name of the label.")]
@@ -59,7 +59,9 @@ class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """Selects objects by their labels; an empty one selects all."""
 
     match_labels: Annotated[dict[str, str], doc("Labels that an object must have.")] = {}
-    match_expressions: Annotated[list[Requirement], doc("Conditions that it must fulfil.")] = []
+    match_expressions: Annotated[
+        list[LabelRequirement], doc("Conditions that it must fulfil.")
+    ] = []
 
     def matches(self, labels: dict[str, str]) -> bool:
         """Whether an object with these labels is meant."""

@@ -156,7 +156,7 @@ class ServingSpec(KnativeSpec, frozen=True, kw_only=True, rename="camel", omit_d
         return self.security is not None and self.security.security_guard.enabled
 
 
-class Source(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class EventSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One event source."""
 
     enabled: Annotated[bool, doc("Whether it is installed.")]
@@ -165,19 +165,19 @@ class Source(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
 SourceName = Literal["ceph", "github", "gitlab", "kafka", "rabbitmq", "redis"]
 
 
-class Sources(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class EventSources(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The event sources to install; those not named are not installed."""
 
-    ceph: Annotated[Source | None, doc("Ceph.")] = None
-    github: Annotated[Source | None, doc("GitHub.")] = None
-    gitlab: Annotated[Source | None, doc("GitLab.")] = None
-    kafka: Annotated[Source | None, doc("Apache Kafka.")] = None
-    rabbitmq: Annotated[Source | None, doc("RabbitMQ.")] = None
-    redis: Annotated[Source | None, doc("Redis.")] = None
+    ceph: Annotated[EventSource | None, doc("Ceph.")] = None
+    github: Annotated[EventSource | None, doc("GitHub.")] = None
+    gitlab: Annotated[EventSource | None, doc("GitLab.")] = None
+    kafka: Annotated[EventSource | None, doc("Apache Kafka.")] = None
+    rabbitmq: Annotated[EventSource | None, doc("RabbitMQ.")] = None
+    redis: Annotated[EventSource | None, doc("Redis.")] = None
 
     def enabled(self) -> list[SourceName]:
         """The sources that are on, in the order in which their manifests are installed."""
-        chosen: list[tuple[SourceName, Source | None]] = [
+        chosen: list[tuple[SourceName, EventSource | None]] = [
             ("ceph", self.ceph),
             ("github", self.github),
             ("gitlab", self.gitlab),
@@ -197,7 +197,7 @@ class EventingSpec(KnativeSpec, frozen=True, kw_only=True, rename="camel", omit_
     sink_binding_selection_mode: Annotated[
         str, doc("Which namespaces bindings work in: exclusion (when empty) or inclusion.")
     ] = ""
-    source: Annotated[Sources, doc("Event sources to install.")] = Sources()
+    source: Annotated[EventSources, doc("Event sources to install.")] = EventSources()
 
 
 class KnativeStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -16,16 +16,24 @@ from typing import Any
 
 from knfleet.api.core import CLUSTER_ROLES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.refusals import refusal
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Action, Change, ChangeSet, Failure, Outcome, Pending, Why
-from knfleet.apply.desired import Owners
+from knfleet.apply.change_set import (
+    Action,
+    ChangeSet,
+    FailureKind,
+    ObjectFailure,
+    ObjectPending,
+    ObjectResult,
+    Outcome,
+)
+from knfleet.apply.desired import OwnerReferences
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.apply.observe.live_state import Sight
-from knfleet.apply.observe.metadata import Observed
-from knfleet.apply.plan.prune import Member, Pruning, Removal, is_ghost
+from knfleet.apply.observe.live_state import LiveStateReader
+from knfleet.apply.observe.metadata import ObservedObject
+from knfleet.apply.plan.prune import PrunePlan, RemovalWave, SetMember, is_ghost
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
@@ -40,15 +48,15 @@ class Remover:
     """Deletes members of one set."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, sight: Sight, deadlines: Deadlines
+        self, client: Client, applyset: ApplySet, live_state: LiveStateReader, deadlines: Deadlines
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.sight = sight
-        self.ledger = sight.ledger
+        self.live_state = live_state
+        self.applied_objects = live_state.applied_objects
         self.deadlines = deadlines
 
-    async def remove(self, pruning: Pruning, owners: Owners) -> ChangeSet:
+    async def remove(self, pruning: PrunePlan, owners: OwnerReferences) -> ChangeSet:
         """Delete and release, one step after the other."""
         outcomes: list[Outcome] = list(
             await asyncio.gather(*(self.release(each, owners) for each in pruning.released))
@@ -58,13 +66,15 @@ class Remover:
             outcomes += done
             if any(blocks(step, outcome) for outcome in done):
                 rest = [each for each in pruning.members if each.ref not in refs_of(outcomes)]
-                outcomes += [Pending(each.ref, "it waits for others to go first") for each in rest]
+                outcomes += [
+                    ObjectPending(each.ref, "it waits for others to go first") for each in rest
+                ]
                 break
         return ChangeSet.of(outcomes)
 
-    async def remove_step(self, members: Sequence[Member]) -> list[Outcome]:
+    async def remove_step(self, members: Sequence[SetMember]) -> list[Outcome]:
         """Delete some objects at once, and wait until they are gone."""
-        self.ledger.forget(member.ref for member in members)
+        self.applied_objects.forget(member.ref for member in members)
         asked = await asyncio.gather(*(self.delete(each) for each in members))
         outcomes = [outcome for outcome in asked if outcome is not None]
         known = refs_of(outcomes)
@@ -72,14 +82,14 @@ class Remover:
         held = await self.gone(going)
         for member in going:
             if member.ref in held:
-                outcomes.append(Pending(member.ref, still_there(held[member.ref])))
+                outcomes.append(ObjectPending(member.ref, still_there(held[member.ref])))
             else:
-                outcomes.append(Change(member.ref, Action.DELETED))
+                outcomes.append(ObjectResult(member.ref, Action.DELETED))
         return outcomes
 
-    async def delete(self, member: Member) -> Outcome | None:
+    async def delete(self, member: SetMember) -> Outcome | None:
         """Ask for the deletion of an object, in the state in which it is ours; why it cannot go."""
-        observed: Observed | None = member.observed
+        observed: ObservedObject | None = member.observed
         try:
             for _ in range(ATTEMPTS):
                 if observed is None or observed.uid != member.observed.uid:
@@ -87,22 +97,22 @@ class Remover:
                 if observed.deleting:
                     return None
                 if problem := self.objection(observed):
-                    return Failure(member.ref, Why.OTHER_SET, problem, "delete")
+                    return ObjectFailure(member.ref, FailureKind.OTHER_SET, problem, "delete")
                 if await self.try_delete(member.resource, observed):
                     return None
-                observed = await self.sight.get(member.resource, member.ref.key)
+                observed = await self.live_state.get(member.resource, member.ref.key)
         except KubeError as error:
             return refusal(member.ref, error, "delete")
         message = "it changes faster than it can be deleted"
-        return Failure(member.ref, Why.CONFLICT, message, "delete")
+        return ObjectFailure(member.ref, FailureKind.CONFLICT, message, "delete")
 
-    def objection(self, observed: Observed) -> str:
+    def objection(self, observed: ObservedObject) -> str:
         """Why an object is not ours to delete; empty when it is."""
         if observed.part_of != self.applyset.id:
             return other_set(observed)
         return "" if observed.is_ours else "no field manager of it is ours, so it is left alone"
 
-    async def try_delete(self, resource: Resource, observed: Observed) -> bool:
+    async def try_delete(self, resource: Resource, observed: ObservedObject) -> bool:
         """Ask for the deletion of an object in one state; whether it was in that state."""
         try:
             await self.client.delete(
@@ -118,9 +128,9 @@ class Remover:
             pass
         return True
 
-    async def gone(self, members: Sequence[Member]) -> dict[Ref, Object]:
+    async def gone(self, members: Sequence[SetMember]) -> dict[Ref, Object]:
         """Wait until objects are gone; those that are still there when time is up."""
-        by_place: defaultdict[tuple[Resource, str], list[Member]] = defaultdict(list)
+        by_place: defaultdict[tuple[Resource, str], list[SetMember]] = defaultdict(list)
         for member in members:
             by_place[member.resource, member.ref.namespace].append(member)
         held = await asyncio.gather(
@@ -132,12 +142,12 @@ class Remover:
         return {Ref.of(manifest): manifest for part in held for manifest in part}
 
     async def gone_from(
-        self, resource: Resource, namespace: str, members: Sequence[Member]
+        self, resource: Resource, namespace: str, members: Sequence[SetMember]
     ) -> list[Object]:
         """The same for one kind and namespace; a list is enough when all are gone at once."""
         uids = {member.observed.uid for member in members}
         try:
-            left = await self.sight.members(resource, namespace)
+            left = await self.live_state.members(resource, namespace)
             if uids.isdisjoint(each.uid for each in left):
                 return []
             found = await follow(
@@ -150,9 +160,9 @@ class Remover:
             return []
         return [manifest for manifest in found.values() if uid_of(manifest) in uids]
 
-    async def release(self, member: Member, owners: Owners) -> Outcome:
+    async def release(self, member: SetMember, owners: OwnerReferences) -> Outcome:
         """Let an object stay, without our marks, so that another set can have it."""
-        self.ledger.forget([member.ref])
+        self.applied_objects.forget([member.ref])
         try:
             if not member.observed.is_ours:
                 return await self.release_copy(member, owners)
@@ -161,9 +171,9 @@ class Remover:
             pass  # it is gone, or another one by now
         except KubeError as error:
             return refusal(member.ref, error, "patch")
-        return Change(member.ref, Action.RELEASED)
+        return ObjectResult(member.ref, Action.RELEASED)
 
-    async def release_copy(self, member: Member, owners: Owners) -> Outcome:
+    async def release_copy(self, member: SetMember, owners: OwnerReferences) -> Outcome:
         """Leave a copy to whoever made it, without our owners: it would be collected after them."""
         key, uid = member.ref.key, member.observed.uid
         for _ in range(ATTEMPTS):
@@ -174,16 +184,16 @@ class Remover:
             )
             meta: Object = found.items[0]["metadata"] if found.items else {}
             if meta.get("uid") != uid:
-                return Change(member.ref, Action.RELEASED)
+                return ObjectResult(member.ref, Action.RELEASED)
             kept = [
                 each for each in meta.get("ownerReferences") or () if each["uid"] not in owners.uids
             ]
             version = {"ownerReferences": kept, "resourceVersion": meta["resourceVersion"]}
             with suppress(Conflict):
                 await self.client.patch(member.resource, key, unmarked(member, **version))
-                return Change(member.ref, Action.RELEASED, copied=True)
+                return ObjectResult(member.ref, Action.RELEASED, copied=True)
         message = "it changes faster than our label can be taken off"
-        return Failure(member.ref, Why.CONFLICT, message, "patch")
+        return ObjectFailure(member.ref, FailureKind.CONFLICT, message, "patch")
 
     async def second_look(self, names: Iterable[str]) -> list[Outcome]:
         """Delete ClusterRoles that the aggregation controller brought back after their deletion.
@@ -201,7 +211,7 @@ class Remover:
                 outcomes[ghost.ref] = await self.delete_ghost(ghost)
         return list(outcomes.values())
 
-    async def ghosts(self, names: list[str]) -> list[Observed]:
+    async def ghosts(self, names: list[str]) -> list[ObservedObject]:
         """Roles of these names that came back within a short while."""
         found: dict[Key, Object] = await follow(
             self.client,
@@ -210,33 +220,33 @@ class Remover:
             seconds=QUIET_SECONDS,
         )
         there = [name for name in names if Key("", name) in found]
-        seen = [await self.sight.get(CLUSTER_ROLES, Key("", name)) for name in there]
+        seen = [await self.live_state.get(CLUSTER_ROLES, Key("", name)) for name in there]
         return [each for each in seen if each is not None and is_ghost(each)]
 
-    async def delete_ghost(self, ghost: Observed) -> Outcome:
+    async def delete_ghost(self, ghost: ObservedObject) -> Outcome:
         """Delete one of them, in the state that was looked at."""
         try:
             await self.client.delete(
                 CLUSTER_ROLES, ghost.ref.key, uid=ghost.uid, resource_version=ghost.version
             )
         except (NotFound, Conflict):
-            return Pending(ghost.ref, "the cluster keeps writing it")
+            return ObjectPending(ghost.ref, "the cluster keeps writing it")
         except KubeError as error:
             return refusal(ghost.ref, error, "delete")
-        return Change(ghost.ref, Action.DELETED)
+        return ObjectResult(ghost.ref, Action.DELETED)
 
 
-def blocks(step: Removal, outcome: Outcome) -> bool:
+def blocks(step: RemovalWave, outcome: Outcome) -> bool:
     """Whether later steps must wait: finalizers of custom resources need their controllers."""
-    if isinstance(outcome, Failure):
-        return outcome.why == Why.UNANSWERED
-    return isinstance(outcome, Pending) and step == Removal.CUSTOM
+    if isinstance(outcome, ObjectFailure):
+        return outcome.why == FailureKind.UNANSWERED
+    return isinstance(outcome, ObjectPending) and step == RemovalWave.CUSTOM
 
 
-def unmarked(member: Member, **meta: Any) -> Object:
+def unmarked(member: SetMember, **meta: Any) -> Object:
     """The patch that takes our marks off an object, and does more to its metadata."""
-    marked = {"annotations": {marks.APPLIED_HASH: None, marks.CREATED_BY: None}}
-    labels = {"labels": {marks.PART_OF: None}}
+    marked = {"annotations": {well_known.APPLIED_HASH: None, well_known.CREATED_BY: None}}
+    labels = {"labels": {well_known.PART_OF: None}}
     return {"metadata": {"uid": member.observed.uid, **labels, **marked, **meta}}
 
 
@@ -259,11 +269,11 @@ def still_there(manifest: Object) -> str:
     return told
 
 
-def other_set(observed: Observed) -> str:
+def other_set(observed: ObservedObject) -> str:
     """What to say of an object that is not ours to touch."""
     if not observed.part_of:
-        return f"it no longer carries the label {marks.PART_OF}, so it is left alone"
+        return f"it no longer carries the label {well_known.PART_OF}, so it is left alone"
     return (
-        f"it belongs to the set {observed.part_of} ({marks.PART_OF}); it is left alone."
+        f"it belongs to the set {observed.part_of} ({well_known.PART_OF}); it is left alone."
         " When that set is gone, remove the label"
     )

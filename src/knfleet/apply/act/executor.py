@@ -17,20 +17,27 @@ from knfleet.apply.act.gates import Definitions, Gates, crd_refs, new_definition
 from knfleet.apply.act.parents import Parents
 from knfleet.apply.act.refusals import reason_of
 from knfleet.apply.act.writer import Writer
-from knfleet.apply.change_set import Action, Change, Failure, Outcome, Pending, Why
+from knfleet.apply.change_set import (
+    Action,
+    FailureKind,
+    ObjectFailure,
+    ObjectPending,
+    ObjectResult,
+    Outcome,
+)
 from knfleet.apply.desired import DesiredSet, crd_of
-from knfleet.apply.plan.steps import Plan, Step, Verdict
+from knfleet.apply.plan.steps import ApplyPlan, ApplyStep, StepAction
 from knfleet.apply.plan.waves import Wave
 from knfleet.apply.refs import CRD, Ref
 from knfleet.kube.errors import ApiError
 
 
-class Written:
+class WriteResults:
     """What became of objects so far, and which are tried again at the end."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
-        self.late: list[Step] = []
+        self.late: list[ApplyStep] = []
         """Objects that a webhook held up."""
         self.defined = asyncio.Event()
         """Whether CRDs are written."""
@@ -46,19 +53,19 @@ class Executor:
         self.gates = gates
         self.deadlines = writer.deadlines
 
-    async def execute(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
+    async def execute(self, plan: ApplyPlan, desired: DesiredSet) -> list[Outcome]:
         """Write everything that a plan says, after making room for it on the parent."""
         parent = self.parents.parent
         if parent is not None and parent.is_foreign:
             message = f"another tool keeps its set there: {parent.tooling}"
-            return [Failure(self.applyset.ref, Why.OTHER_SET, message)]
+            return [ObjectFailure(self.applyset.ref, FailureKind.OTHER_SET, message)]
         refs = [step.desired.ref for step in plan.steps]
         outcomes: list[Outcome] = []
         try:
             await self.parents.change(lambda inventory: inventory.widened(refs))
         except ApiError as error:
             # The parent is a ConfigMap as well, so a stale webhook may hold it up, too.
-            if reason_of(error) != Why.WEBHOOK:
+            if reason_of(error) != FailureKind.WEBHOOK:
                 raise
             outcomes += await self.renew_stale(desired)
             await self.parents.change(lambda inventory: inventory.widened(refs))
@@ -66,12 +73,12 @@ class Executor:
         written = await self.write_waves(plan, desired)
         return [*outcomes, *(each for each in written if each.ref not in renewed)]
 
-    async def write_waves(self, plan: Plan, desired: DesiredSet) -> list[Outcome]:
+    async def write_waves(self, plan: ApplyPlan, desired: DesiredSet) -> list[Outcome]:
         """Write wave after wave; what a webhook holds up is tried again at the end."""
         foundation = plan.waves.get(Wave.FOUNDATION, ())
         definitions = [each for each in foundation if each.desired.ref.group_kind == CRD]
         places = [each for each in foundation if each.desired.ref.group_kind != CRD]
-        written = Written()
+        written = WriteResults()
         await self.write_wave(places, desired, written)
         async with self.gates.watching(definitions) as seen:
             awaited, *_ = await asyncio.gather(
@@ -87,10 +94,10 @@ class Executor:
 
     async def write_custom(
         self,
-        definitions: Sequence[Step],
-        plan: Plan,
+        definitions: Sequence[ApplyStep],
+        plan: ApplyPlan,
         desired: DesiredSet,
-        written: Written,
+        written: WriteResults,
         seen: Definitions | None,
     ) -> Sequence[Ref] | None:
         """Write CRDs, and objects when their own are served; all CRDs that are still awaited.
@@ -113,13 +120,15 @@ class Executor:
         return made if is_early else None
 
     async def wait_established(
-        self, made: Sequence[Ref] | None, seen: Definitions | None, written: Written
+        self, made: Sequence[Ref] | None, seen: Definitions | None, written: WriteResults
     ) -> None:
         """Wait until CRDs are served, unless that was done, or the cluster is away."""
         if made is not None and not is_away(written.outcomes):
             written.outcomes += await self.gates.established(made, seen)
 
-    async def write_built_in(self, plan: Plan, desired: DesiredSet, written: Written) -> None:
+    async def write_built_in(
+        self, plan: ApplyPlan, desired: DesiredSet, written: WriteResults
+    ) -> None:
         """Write what pods need to start, wave after wave, and then what starts them."""
         for wave in (Wave.RULES, Wave.MATERIAL):
             await self.write_wave(plan.waves.get(wave, ()), desired, written)
@@ -127,7 +136,7 @@ class Executor:
         await self.write_wave(work_of(plan, custom=False), desired, written)
 
     async def write_wave(
-        self, steps: Sequence[Step], desired: DesiredSet, written: Written
+        self, steps: Sequence[ApplyStep], desired: DesiredSet, written: WriteResults
     ) -> None:
         """Write some objects; those that a webhook holds up are left for later."""
         done = await self.gates.blamed(await self.write(steps, written.outcomes), desired)
@@ -135,7 +144,7 @@ class Executor:
         written.late += [step for step in steps if step.desired.ref in blocked]
         written.outcomes += [each for each in done if each.ref not in blocked]
 
-    async def write_last(self, plan: Plan, desired: DesiredSet, written: Written) -> None:
+    async def write_last(self, plan: ApplyPlan, desired: DesiredSet, written: WriteResults) -> None:
         """Write what webhooks look at, and what they held up."""
         outcomes, late = written.outcomes, written.late
         if late and not is_away(outcomes):
@@ -146,14 +155,16 @@ class Executor:
         elif gated:
             outcomes += await self.write_gated(gated, plan, outcomes)
 
-    async def write(self, steps: Sequence[Step], before: Sequence[Outcome]) -> list[Outcome]:
+    async def write(self, steps: Sequence[ApplyStep], before: Sequence[Outcome]) -> list[Outcome]:
         """Write objects at the same time, unless the cluster is away or their CRD is not there."""
         if is_away(before):
-            return [Pending(each.desired.ref, "the cluster stopped answering") for each in steps]
-        broken = crd_refs(each for each in before if isinstance(each, Failure))
+            return [
+                ObjectPending(each.desired.ref, "the cluster stopped answering") for each in steps
+            ]
+        broken = crd_refs(each for each in before if isinstance(each, ObjectFailure))
         ready = [each for each in steps if crd_of(each.desired) not in broken]
         waiting: list[Outcome] = [
-            Pending(each.desired.ref, f"it waits for {crd_of(each.desired)}")
+            ObjectPending(each.desired.ref, f"it waits for {crd_of(each.desired)}")
             for each in steps
             if crd_of(each.desired) in broken
         ]
@@ -167,8 +178,8 @@ class Executor:
         return [*written, *waiting]
 
     async def past_stale(
-        self, late: list[Step], desired: DesiredSet, outcomes: list[Outcome]
-    ) -> list[Step]:
+        self, late: list[ApplyStep], desired: DesiredSet, outcomes: list[Outcome]
+    ) -> list[ApplyStep]:
         """Make webhook configurations anew that nobody answers for; what is still held up then."""
         renewed = await self.renew_stale(desired)
         if not renewed:
@@ -183,21 +194,21 @@ class Executor:
     async def renew_stale(self, desired: DesiredSet) -> list[Outcome]:
         """Make webhook configurations of the set anew that nobody answers for."""
         cleared = await self.gates.clear_stale(desired.objects.values())
-        anew = await self.write([Step(each, Verdict.CREATE) for each in cleared], ())
+        anew = await self.write([ApplyStep(each, StepAction.CREATE) for each in cleared], ())
         return [
-            Change(each.ref, Action.RECREATED) if isinstance(each, Change) else each
+            ObjectResult(each.ref, Action.RECREATED) if isinstance(each, ObjectResult) else each
             for each in anew
         ]
 
     async def write_gated(
-        self, steps: Sequence[Step], plan: Plan, before: Sequence[Outcome]
+        self, steps: Sequence[ApplyStep], plan: ApplyPlan, before: Sequence[Outcome]
     ) -> list[Outcome]:
         """Write objects when the webhooks answer; those that must still wait when time is up."""
         ends = asyncio.get_running_loop().time() + self.deadlines.webhook_seconds
         services = sorted(plan.webhooks.services)
         silent = await self.gates.silent(services, self.deadlines.webhook_seconds)
         if silent:
-            return [Pending(each.desired.ref, waiting_for(silent)) for each in steps]
+            return [ObjectPending(each.desired.ref, waiting_for(silent)) for each in steps]
         outcomes: list[Outcome] = []
         rest = list(steps)
         delay = 0.1
@@ -214,7 +225,7 @@ class Executor:
             delay = min(2.0, delay * 2)
 
 
-def work_of(plan: Plan, *, custom: bool) -> list[Step]:
+def work_of(plan: ApplyPlan, *, custom: bool) -> list[ApplyStep]:
     """The work of a plan that is of kinds which CRDs define, or of others."""
     work = plan.waves.get(Wave.WORK, ())
     return [each for each in work if each.desired.ref.group_kind.is_custom == custom]
@@ -222,9 +233,11 @@ def work_of(plan: Plan, *, custom: bool) -> list[Step]:
 
 def is_away(outcomes: Iterable[Outcome]) -> bool:
     """Whether the cluster stopped answering on the way."""
-    return any(isinstance(each, Failure) and each.why == Why.UNANSWERED for each in outcomes)
+    return any(
+        isinstance(each, ObjectFailure) and each.why == FailureKind.UNANSWERED for each in outcomes
+    )
 
 
 def is_held_up(outcome: Outcome) -> bool:
     """Whether an object failed only because a webhook did not answer."""
-    return isinstance(outcome, Failure) and outcome.why == Why.WEBHOOK
+    return isinstance(outcome, ObjectFailure) and outcome.why == FailureKind.WEBHOOK

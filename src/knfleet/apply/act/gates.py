@@ -11,12 +11,12 @@ from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Failure, Outcome, Pending, Why
+from knfleet.apply.change_set import FailureKind, ObjectFailure, ObjectPending, Outcome
 from knfleet.apply.desired import Desired, DesiredSet, crd_of
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.apply.observe.live_state import Sight
-from knfleet.apply.observe.readiness import State, absent, health, ready_endpoints
-from knfleet.apply.plan.steps import Step
+from knfleet.apply.observe.live_state import LiveStateReader
+from knfleet.apply.observe.readiness import ReadinessState, absent, health, ready_endpoints
+from knfleet.apply.plan.steps import ApplyStep
 from knfleet.apply.plan.webhooks import webhooks_of
 from knfleet.apply.refs import CRD, WEBHOOK_CONFIGURATIONS, Ref
 from knfleet.kube.client.verbs import Client
@@ -34,18 +34,18 @@ class Gates:
     """Waits for CRDs and webhooks of one set."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, sight: Sight, deadlines: Deadlines
+        self, client: Client, applyset: ApplySet, live_state: LiveStateReader, deadlines: Deadlines
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.sight = sight
+        self.live_state = live_state
         self.deadlines = deadlines
         self.definitions = Collection(CRDS, labels=applyset.selector, trim=status_alone)
         self.unserved: frozenset[Ref] = frozenset()
         """CRDs that were there and not served when last looked at."""
 
     @asynccontextmanager
-    async def watching(self, steps: Iterable[Step]) -> AsyncGenerator["Definitions | None"]:
+    async def watching(self, steps: Iterable[ApplyStep]) -> AsyncGenerator["Definitions | None"]:
         """Watch the CRDs of the set while some are written that are new.
 
         A watch that begins after they were written would first have to catch up with the cluster.
@@ -66,7 +66,7 @@ class Gates:
 
     async def established(
         self, definitions: Iterable[Ref], seen: "Definitions | None" = None
-    ) -> list[Failure]:
+    ) -> list[ObjectFailure]:
         """Wait until CRDs are served, and those that were not; the ones that still are not."""
         await self.touch(self.unserved)
         wanted = self.unserved.union(definitions)
@@ -88,7 +88,7 @@ class Gates:
             with suppress(KubeError):
                 await self.client.patch(CRDS, ref.key, {"metadata": {"annotations": annotations}})
 
-    async def not_established(self, definitions: Some[Ref]) -> list[Failure]:
+    async def not_established(self, definitions: Some[Ref]) -> list[ObjectFailure]:
         """The CRDs that are not served when time is up, or that never will be as they are."""
         wanted = {ref.key: ref for ref in definitions}
         if not wanted:
@@ -97,11 +97,14 @@ class Gates:
             found = await follow(
                 self.client,
                 self.definitions,
-                lambda found: are_settled(wanted.values(), found),
+                lambda found: are_ready(wanted.values(), found),
                 seconds=self.deadlines.established_seconds,
             )
         except KubeError as error:
-            return [Failure(ref, Why.NOT_ESTABLISHED, str(error)) for ref in wanted.values()]
+            return [
+                ObjectFailure(ref, FailureKind.NOT_ESTABLISHED, str(error))
+                for ref in wanted.values()
+            ]
         return not_ready(wanted.values(), found)
 
     async def blamed(self, outcomes: Some[Outcome], desired: DesiredSet) -> list[Outcome]:
@@ -109,7 +112,7 @@ class Gates:
         waiting = {
             each.ref: crd_of(desired.objects[each.ref])
             for each in outcomes
-            if isinstance(each, Failure) and each.why == Why.UNKNOWN_KIND
+            if isinstance(each, ObjectFailure) and each.why == FailureKind.UNKNOWN_KIND
         }
         known = desired.refs.intersection(waiting.values())
         found = await self.established(known) if known else []
@@ -117,7 +120,7 @@ class Gates:
         return [
             *found,
             *(
-                Pending(each.ref, f"it waits for {waiting[each.ref]}")
+                ObjectPending(each.ref, f"it waits for {waiting[each.ref]}")
                 if waiting.get(each.ref) in broken
                 else each
                 for each in outcomes
@@ -156,7 +159,7 @@ class Gates:
             services = list(webhooks_of([desired]).services)
             if not services or len(await self.silent(services, A_LOOK_SECONDS)) < len(services):
                 continue
-            observed = await self.sight.get(desired.resource, desired.ref.key)
+            observed = await self.live_state.get(desired.resource, desired.ref.key)
             if observed is None or observed.part_of not in {"", self.applyset.id}:
                 continue
             with suppress(NotFound):
@@ -195,7 +198,7 @@ class Definitions:
         now = asyncio.get_running_loop().time
         if self.ends is None:
             self.ends = now() + self.seconds
-        while not are_settled(definitions, self.found):
+        while not are_ready(definitions, self.found):
             left = self.ends - now()
             if self.ended or left <= 0:
                 return not self.ended
@@ -212,7 +215,7 @@ class Definitions:
         """Wait until CRDs are served; False when some are not in time."""
         return await self.has_told(definitions) and not self.not_ready(definitions)
 
-    def not_ready(self, definitions: Some[Ref]) -> list[Failure]:
+    def not_ready(self, definitions: Some[Ref]) -> list[ObjectFailure]:
         """The CRDs that are not served."""
         return not_ready(definitions, self.found)
 
@@ -222,21 +225,21 @@ def status_alone(manifest: Object) -> Object:
     return {name: value for name, value in manifest.items() if name != "spec"}
 
 
-def are_settled(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> bool:
+def are_ready(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> bool:
     """Whether CRDs are served, or will not be by waiting."""
     return all(
-        ref.key in found and health(found[ref.key]).state != State.PROGRESSING
+        ref.key in found and health(found[ref.key]).state != ReadinessState.PROGRESSING
         for ref in definitions
     )
 
 
-def not_ready(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> list[Failure]:
+def not_ready(definitions: Iterable[Ref], found: Mapping[Key, Object]) -> list[ObjectFailure]:
     """The CRDs that are not served, and why."""
     judged = [health(found[ref.key]) if ref.key in found else absent(ref) for ref in definitions]
     return [
-        Failure(each.ref, Why.NOT_ESTABLISHED, each.message)
+        ObjectFailure(each.ref, FailureKind.NOT_ESTABLISHED, each.message)
         for each in judged
-        if each.state != State.READY
+        if each.state != ReadinessState.READY
     ]
 
 
@@ -246,9 +249,9 @@ def waiting_for(services: Sequence[Key]) -> str:
     return f"it waits until the webhook answers: the Service {names} has no ready endpoint"
 
 
-def new_definitions(steps: Iterable[Step], outcomes: Iterable[Outcome]) -> list[Ref]:
+def new_definitions(steps: Iterable[ApplyStep], outcomes: Iterable[Outcome]) -> list[Ref]:
     """The CRDs that were just made; one that was refused is not waited for."""
-    refused = {each.ref for each in outcomes if isinstance(each, Failure)}
+    refused = {each.ref for each in outcomes if isinstance(each, ObjectFailure)}
     return [
         step.desired.ref
         for step in steps
@@ -258,6 +261,6 @@ def new_definitions(steps: Iterable[Step], outcomes: Iterable[Outcome]) -> list[
     ]
 
 
-def crd_refs(failures: Iterable[Failure]) -> set[Ref]:
+def crd_refs(failures: Iterable[ObjectFailure]) -> set[Ref]:
     """The CRDs among some failures."""
     return {failure.ref for failure in failures if failure.ref.group_kind == CRD}

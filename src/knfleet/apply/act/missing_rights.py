@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.change_set import Denial
+from knfleet.apply.change_set import MissingRight
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
@@ -21,7 +21,7 @@ VERBS = ("create", "delete", "list", "patch", "watch")
 
 async def missing_rights(
     client: Client, places: Iterable[tuple[Resource, str]]
-) -> dict[tuple[Resource, str], tuple[Denial, ...]]:
+) -> dict[tuple[Resource, str], tuple[MissingRight, ...]]:
     """What of all that we need we may not do, for kinds in namespaces.
 
     A question that is not answered counts as a yes: nothing is claimed that was not said.
@@ -30,12 +30,12 @@ async def missing_rights(
     answers = await asyncio.gather(
         *(denied(client, place, verb) for place in wanted for verb in VERBS)
     )
-    found: dict[tuple[Resource, str], list[Denial]] = {place: [] for place in wanted}
+    found: dict[tuple[Resource, str], list[MissingRight]] = {place: [] for place in wanted}
     pairs = ((place, verb) for place in wanted for verb in VERBS)
     for (place, verb), is_denied in zip(pairs, answers, strict=True):
         if is_denied:
             resource, namespace = place
-            found[place].append(Denial(resource.plural, resource.group, verb, namespace))
+            found[place].append(MissingRight(resource.plural, resource.group, verb, namespace))
     return {place: tuple(denials) for place, denials in found.items()}
 
 

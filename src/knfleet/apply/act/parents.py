@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet, Inventory, Parent, read_parent, write_parent
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
@@ -27,12 +27,12 @@ class Parents:
             manifest = await self.client.get(
                 applyset.parent, applyset.key.name, applyset.key.namespace
             )
-            return self.take(manifest)
+            return self.remember(manifest)
         except NotFound:
             self.parent = Parent(Inventory())
         return self.parent
 
-    def take(self, manifest: Object) -> Parent:
+    def remember(self, manifest: Object) -> Parent:
         """The parent, which somebody else has just read or written."""
         self.parent = read_parent(self.applyset, manifest)
         return self.parent
@@ -47,7 +47,7 @@ class Parents:
             manifest = write_parent(self.applyset, wanted, parent.version)
             try:
                 written = await self.client.apply(
-                    self.applyset.parent, manifest, manager=marks.PARENT_MANAGER
+                    self.applyset.parent, manifest, manager=well_known.PARENT_MANAGER
                 )
             except (Conflict, NotFound):
                 # Somebody wrote or deleted it meanwhile; NotFound again means no namespace.
@@ -55,6 +55,6 @@ class Parents:
                     raise
                 parent = await self.read()
                 continue
-            self.take(written)
+            self.remember(written)
             return wanted
         raise AssertionError("the last attempt either returns or raises")

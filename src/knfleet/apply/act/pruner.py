@@ -12,12 +12,27 @@ from knfleet.apply.act.parents import Parents
 from knfleet.apply.act.refusals import refusal
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import Inventory
-from knfleet.apply.change_set import Action, ChangeSet, Failure, Outcome, Pending, Why
-from knfleet.apply.desired import DesiredSet, Owners
-from knfleet.apply.observe.live_state import Sight
+from knfleet.apply.change_set import (
+    Action,
+    ChangeSet,
+    FailureKind,
+    ObjectFailure,
+    ObjectPending,
+    Outcome,
+)
+from knfleet.apply.desired import DesiredSet, OwnerReferences
+from knfleet.apply.observe.live_state import LiveStateReader
 from knfleet.apply.observe.metadata import observe
-from knfleet.apply.observe.readiness import State, health
-from knfleet.apply.plan.prune import RUNNING, Fate, Member, Pruning, fate, losses, prune
+from knfleet.apply.observe.readiness import ReadinessState, health
+from knfleet.apply.plan.prune import (
+    RUNNING,
+    MemberAction,
+    PrunePlan,
+    SetMember,
+    losses,
+    member_action,
+    prune,
+)
 from knfleet.apply.refs import JOB, GroupKind, Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
@@ -30,14 +45,14 @@ class Pruner:
     """Deletes what is not wanted of one set."""
 
     def __init__(
-        self, client: Client, parents: Parents, sight: Sight, deadlines: Deadlines
+        self, client: Client, parents: Parents, live_state: LiveStateReader, deadlines: Deadlines
     ) -> None:
         self.client = client
         self.parents = parents
         self.applyset = parents.applyset
-        self.sight = sight
+        self.live_state = live_state
         self.deadlines = deadlines
-        self.remover = Remover(client, self.applyset, sight, deadlines)
+        self.remover = Remover(client, self.applyset, live_state, deadlines)
         self.pruned: frozenset[Ref] | None = None
         """What was wanted when nothing else was left, if nothing was applied since."""
 
@@ -45,7 +60,7 @@ class Pruner:
         """Something is applied: look again."""
         self.pruned = None
 
-    async def prune(self, desired: DesiredSet, owners: Owners) -> ChangeSet:
+    async def prune(self, desired: DesiredSet, owners: OwnerReferences) -> ChangeSet:
         """Delete members that are not wanted; then the parent lists what is wanted alone."""
         wanted = desired.refs
         if not wanted:
@@ -82,7 +97,7 @@ class Pruner:
 
         Where there is one that must, it is looked at in the cluster itself before it goes.
         """
-        watch = self.sight.watch
+        watch = self.live_state.watch
         if watch is None:
             return frozenset()
         synced = {kind: watch.informer(kind) for kind in watch.informers}
@@ -91,11 +106,12 @@ class Pruner:
             for kind, informer in synced.items()
             if informer is not None
             and all(
-                fate(observe(each), wanted, self.applyset) == Fate.KEEP for each in informer.items()
+                member_action(observe(each), wanted, self.applyset) == MemberAction.KEEP
+                for each in informer.items()
             )
         )
 
-    async def uninstall(self, owners: Owners) -> ChangeSet:
+    async def uninstall(self, owners: OwnerReferences) -> ChangeSet:
         """Delete all members, whatever was wanted; the parent stays, and lists nothing."""
         self.forget()
         result = ChangeSet()
@@ -108,14 +124,14 @@ class Pruner:
             pruning = prune(members, frozenset(), self.applyset)
             done = ChangeSet.of(unseen) + await self.carry_out(pruning, owners)
             result = ChangeSet(result.changes + done.changes, done.failures, done.pending)
-            if not any(each.why == Why.WEBHOOK for each in done.failures):
+            if not any(each.why == FailureKind.WEBHOOK for each in done.failures):
                 break
         if result.settled and self.parents.parent is not None and self.parents.parent.version:
             home = self.applyset.key.namespace
             await self.parents.change(lambda _: with_home(Inventory(), home))
         return result
 
-    async def carry_out(self, pruning: Pruning, owners: Owners) -> ChangeSet:
+    async def carry_out(self, pruning: PrunePlan, owners: OwnerReferences) -> ChangeSet:
         """Delete and release; roles that may come back are written down before they go."""
         parent = self.parents.parent
         names: frozenset[str] = pruning.second_look
@@ -123,7 +139,7 @@ class Pruner:
             names |= parent.inventory.second_look
             await self.parents.change(lambda inventory: replace(inventory, second_look=names))
         result = await self.remover.remove(pruning, owners)
-        if names and not any(each.why == Why.UNANSWERED for each in result.failures):
+        if names and not any(each.why == FailureKind.UNANSWERED for each in result.failures):
             ghosts = await self.remover.second_look(names)
             known = set(result.by(Action.DELETED))
             result += ChangeSet.of(each for each in ghosts if each.ref not in known or fails(each))
@@ -131,7 +147,7 @@ class Pruner:
 
     async def members(
         self, inventory: Inventory, known: Mapping[GroupKind, Resource]
-    ) -> tuple[list[Member], list[Outcome]]:
+    ) -> tuple[list[SetMember], list[Outcome]]:
         """All members in the kinds and namespaces that the parent lists, and what we cannot see."""
         resources = dict(known)
         hidden: list[Outcome] = []
@@ -144,40 +160,40 @@ class Pruner:
             for kind in sorted(inventory.kinds & resources.keys())
             for namespace in (sorted(inventory.namespaces) if resources[kind].namespaced else [""])
         ]
-        members, unseen = await self.list_places(places)
+        members, unseen = await self.list_namespaces(places)
         lost = {each.group for each in inventory.kinds - resources.keys()}
         return members, unseen + [each for each in hidden if each.ref.group in lost]
 
-    async def sweep(self) -> tuple[list[Member], list[Outcome]]:
+    async def sweep(self) -> tuple[list[SetMember], list[Outcome]]:
         """All members of any kind, when there is no parent to say where they are."""
         served = await self.client.discovery.resources()
         places = [(each.resource, "") for each in served if {"list", "delete"} <= each.verbs]
-        return await self.list_places(places)
+        return await self.list_namespaces(places)
 
-    async def list_places(
+    async def list_namespaces(
         self, places: Iterable[tuple[Resource, str]]
-    ) -> tuple[list[Member], list[Outcome]]:
+    ) -> tuple[list[SetMember], list[Outcome]]:
         """The members in some kinds and namespaces."""
-        parts = await asyncio.gather(*(self.list_place(*place) for place in places))
+        parts = await asyncio.gather(*(self.list_namespace(*place) for place in places))
         members = {each.observed.uid: each for part, _ in parts for each in part}
         return list(members.values()), [each for _, failed in parts for each in failed]
 
-    async def list_place(
+    async def list_namespace(
         self, resource: Resource, namespace: str
-    ) -> tuple[list[Member], list[Outcome]]:
+    ) -> tuple[list[SetMember], list[Outcome]]:
         """The members of one kind in one namespace, or why we may not see them."""
         try:
-            found = await self.sight.members(resource, namespace)
+            found = await self.live_state.members(resource, namespace)
         except Forbidden as error:
             ref = Ref(resource.group, resource.kind, namespace, "")
             return [], [refusal(ref, error, "list")]
-        return [Member(resource, each) for each in found], []
+        return [SetMember(resource, each) for each in found], []
 
-    def hidden(self, api_version: str) -> Failure:
+    def hidden(self, api_version: str) -> ObjectFailure:
         """The failure for kinds whose own server is down: members of theirs may be there."""
         group, _, _ = api_version.rpartition("/")
         message = f"the server of {api_version} does not answer, so members may be there unseen"
-        return Failure(Ref(group, "", "", ""), Why.UNANSWERED, message, "list")
+        return ObjectFailure(Ref(group, "", "", ""), FailureKind.UNANSWERED, message, "list")
 
     async def done_jobs(self, desired: DesiredSet, before: Mapping[str, str]) -> dict[str, str]:
         """The wanted Jobs that are complete, or were when they were last seen."""
@@ -189,13 +205,13 @@ class Pruner:
         }
         for manifest in await self.jobs(sorted({ref.namespace for ref in jobs})):
             ref = Ref.of(manifest)
-            if ref in jobs and health(manifest).state == State.READY:
+            if ref in jobs and health(manifest).state == ReadinessState.READY:
                 done[str(ref.key)] = jobs[ref].digest
         return done
 
     async def jobs(self, namespaces: Iterable[str]) -> list[Object]:
         """The members that are Jobs, with their status."""
-        watch = self.sight.watch
+        watch = self.live_state.watch
         if watch is not None and (informer := watch.informer(JOB)) is not None:
             return informer.items()
         listings = [
@@ -213,4 +229,4 @@ def with_home(inventory: Inventory, namespace: str) -> Inventory:
 
 def fails(outcome: Outcome) -> bool:
     """Whether an outcome is no success."""
-    return isinstance(outcome, Failure | Pending)
+    return isinstance(outcome, ObjectFailure | ObjectPending)

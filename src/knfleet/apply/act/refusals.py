@@ -2,7 +2,7 @@
 
 import re
 
-from knfleet.apply.change_set import Denial, Failure, Why
+from knfleet.apply.change_set import FailureKind, MissingRight, ObjectFailure
 from knfleet.apply.refs import Ref
 from knfleet.kube.errors import (
     ApiError,
@@ -24,62 +24,64 @@ IMMUTABLE = re.compile(
     r"|is immutable"
 )
 BY_TEXT = (
-    ("denied the request", Why.DENIED),
-    ("denied request", Why.DENIED),
-    ("failed calling webhook", Why.WEBHOOK),
-    ("conversion webhook for", Why.WEBHOOK),
-    ("because it is being terminated", Why.TERMINATING),
-    ("exceeded quota", Why.QUOTA),
-    ("attempting to grant RBAC permissions not currently held", Why.ESCALATION),
-    ("field not declared in schema", Why.INVALID),
-    ("failed to create typed patch object", Why.INVALID),
-    ("storage is (re)initializing", Why.NOT_ESTABLISHED),
+    ("denied the request", FailureKind.DENIED),
+    ("denied request", FailureKind.DENIED),
+    ("failed calling webhook", FailureKind.WEBHOOK),
+    ("conversion webhook for", FailureKind.WEBHOOK),
+    ("because it is being terminated", FailureKind.TERMINATING),
+    ("exceeded quota", FailureKind.QUOTA),
+    ("attempting to grant RBAC permissions not currently held", FailureKind.ESCALATION),
+    ("field not declared in schema", FailureKind.INVALID),
+    ("failed to create typed patch object", FailureKind.INVALID),
+    ("storage is (re)initializing", FailureKind.NOT_ESTABLISHED),
 )
 NOT_SERVED = ("the server could not find the requested resource", "404 page not found")
 LONGEST_MESSAGE = 600
 
 
-def refusal(ref: Ref, error: KubeError, verb: str = "apply") -> Failure:
+def refusal(ref: Ref, error: KubeError, verb: str = "apply") -> ObjectFailure:
     """The failure that an error of the client stands for."""
     why = reason_of(error)
-    denials = denials_of(error) if why == Why.FORBIDDEN else ()
-    return Failure(ref, why, sentence(why, error), verb, denials)
+    denials = denials_of(error) if why == FailureKind.FORBIDDEN else ()
+    return ObjectFailure(ref, why, sentence(why, error), verb, denials)
 
 
-def reason_of(error: KubeError) -> Why:
+def reason_of(error: KubeError) -> FailureKind:
     """Which kind of failure an error is."""
     if isinstance(error, NetworkError):
-        return Why.UNANSWERED
+        return FailureKind.UNANSWERED
     if not isinstance(error, ApiError):
-        return Why.OTHER
+        return FailureKind.OTHER
     said = next((why for text, why in BY_TEXT if text in error.message), None)
     return said or reason_by_code(error)
 
 
-def reason_by_code(error: ApiError) -> Why:
+def reason_by_code(error: ApiError) -> FailureKind:
     """The same, when the server's words do not tell."""
     match error:
         case Forbidden():
-            why = Why.FORBIDDEN if CANNOT.search(error.message) else Why.DENIED
+            why = FailureKind.FORBIDDEN if CANNOT.search(error.message) else FailureKind.DENIED
         case Invalid():
-            why = Why.IMMUTABLE if immutable_fields(error) else Why.INVALID
+            why = FailureKind.IMMUTABLE if immutable_fields(error) else FailureKind.INVALID
         case NotFound() if any(text in error.message for text in NOT_SERVED):
-            why = Why.UNKNOWN_KIND
+            why = FailureKind.UNKNOWN_KIND
         case NotFound() if error.message.startswith("namespaces "):
-            why = Why.NO_NAMESPACE
+            why = FailureKind.NO_NAMESPACE
         case Conflict():
-            why = Why.CONFLICT
+            why = FailureKind.CONFLICT
         case _:
-            why = Why.INVALID if error.code == 400 else Why.OTHER
+            why = FailureKind.INVALID if error.code == 400 else FailureKind.OTHER
     return why
 
 
-def denials_of(error: KubeError) -> tuple[Denial, ...]:
+def denials_of(error: KubeError) -> tuple[MissingRight, ...]:
     """The right that was missing."""
     found = CANNOT.search(str(error))
     if found is None:
         return ()
-    return (Denial(found["resource"], found["group"], found["verb"], found["namespace"] or ""),)
+    return (
+        MissingRight(found["resource"], found["group"], found["verb"], found["namespace"] or ""),
+    )
 
 
 def immutable_fields(error: Invalid) -> list[str]:
@@ -90,10 +92,10 @@ def immutable_fields(error: Invalid) -> list[str]:
     return [field or "a field" for field, _ in causes]
 
 
-def sentence(why: Why, error: KubeError) -> str:
+def sentence(why: FailureKind, error: KubeError) -> str:
     """What to tell people; values that the server repeats are left out where they are long."""
     message = error.message if isinstance(error, ApiError) else str(error)
-    if why == Why.IMMUTABLE and isinstance(error, Invalid):
+    if why == FailureKind.IMMUTABLE and isinstance(error, Invalid):
         fields = ", ".join(immutable_fields(error))
         return (
             f"{fields} cannot be changed on an object that exists;"

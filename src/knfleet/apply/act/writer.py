@@ -12,23 +12,23 @@ from msgspec import Struct
 
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.refusals import reason_of, refusal
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Action, Change, Outcome, Why
+from knfleet.apply.change_set import Action, FailureKind, ObjectResult, Outcome
 from knfleet.apply.desired import Desired
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.apply.observe.live_state import Ledger
-from knfleet.apply.observe.metadata import Observed, observe
+from knfleet.apply.observe.live_state import AppliedObjects
+from knfleet.apply.observe.metadata import ObservedObject, observe
 from knfleet.apply.plan.field_sets import lost, set_of
-from knfleet.apply.plan.steps import Step, Verdict, with_annotation
+from knfleet.apply.plan.steps import ApplyStep, StepAction, with_annotation
 from knfleet.apply.plan.takeover import takeover_patch
 from knfleet.apply.refs import JOB, NAMESPACE
 from knfleet.kube.client.retry import backoff
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
 
-PASSING = frozenset({Why.CONFLICT, Why.NOT_ESTABLISHED})
+PASSING = frozenset({FailureKind.CONFLICT, FailureKind.NOT_ESTABLISHED})
 """Failures that are over when the same is tried again."""
 BACKOFF_SECONDS = 0.1
 BACKOFF_LIMIT_SECONDS = 2
@@ -48,14 +48,18 @@ class Writer:
     """Writes the objects of one set."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, ledger: Ledger, deadlines: Deadlines
+        self,
+        client: Client,
+        applyset: ApplySet,
+        applied_objects: AppliedObjects,
+        deadlines: Deadlines,
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.ledger = ledger
+        self.applied_objects = applied_objects
         self.deadlines = deadlines
 
-    async def write(self, step: Step, *, is_new_kind: bool = False) -> Outcome:
+    async def write(self, step: ApplyStep, *, is_new_kind: bool = False) -> Outcome:
         """Do to an object what must be done; a kind that is new may not be served yet."""
         ends = asyncio.get_running_loop().time() + self.deadlines.passing_seconds
         failures = 0
@@ -66,24 +70,24 @@ class Writer:
                 why = reason_of(error)
                 failures += 1
                 delay = backoff(failures, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
-                is_passing = why in PASSING or (is_new_kind and why == Why.UNKNOWN_KIND)
+                is_passing = why in PASSING or (is_new_kind and why == FailureKind.UNKNOWN_KIND)
                 if not is_passing or asyncio.get_running_loop().time() + delay > ends:
-                    self.ledger.forget([step.desired.ref])
+                    self.applied_objects.forget([step.desired.ref])
                     return refusal(step.desired.ref, error)
             await asyncio.sleep(delay)
 
-    async def try_write(self, step: Step) -> Change:
+    async def try_write(self, step: ApplyStep) -> ObjectResult:
         """The same, once."""
         desired, observed = step.desired, step.observed
         manifest = step.manifest
-        if step.verdict == Verdict.ADOPT:
+        if step.verdict == StepAction.ADOPT:
             await self.adopt(desired.resource, desired.ref.key)
-        if step.verdict == Verdict.CREATE and desired.ref.group_kind == NAMESPACE:
+        if step.verdict == StepAction.CREATE and desired.ref.group_kind == NAMESPACE:
             manifest = await self.found_namespace(manifest)
         try:
             result = await self.apply(desired.resource, manifest)
         except Invalid as error:
-            if reason_of(error) != Why.IMMUTABLE or desired.ref.group_kind != JOB:
+            if reason_of(error) != FailureKind.IMMUTABLE or desired.ref.group_kind != JOB:
                 raise
             result = await self.recreate(desired)
             return self.done(step, result, Action.RECREATED)
@@ -95,19 +99,21 @@ class Writer:
     async def apply(self, resource: Resource, manifest: Object) -> Object:
         """Apply an object; its metadata says all that is remembered."""
         return await self.client.apply(
-            resource, manifest, manager=marks.MANAGER, metadata_only=True
+            resource, manifest, manager=well_known.MANAGER, metadata_only=True
         )
 
-    def done(self, step: Step, result: Object, action: Action) -> Change:
+    def done(self, step: ApplyStep, result: Object, action: Action) -> ObjectResult:
         """Remember what was written, and say it."""
         desired = step.desired
-        self.ledger.note(desired.ref, desired.digest, result["metadata"]["resourceVersion"])
-        return Change(
+        self.applied_objects.note(
+            desired.ref, desired.digest, result["metadata"]["resourceVersion"]
+        )
+        return ObjectResult(
             desired.ref,
             action,
             taken_from=losers(step.observed, observe(result)),
             fields=tuple(each.field for each in step.missing),
-            adopted=step.verdict == Verdict.ADOPT,
+            adopted=step.verdict == StepAction.ADOPT,
         )
 
     async def adopt(self, resource: Resource, key: Key) -> None:
@@ -130,15 +136,15 @@ class Writer:
             "kind": manifest["kind"],
             "metadata": {
                 "name": meta["name"],
-                "labels": {marks.PART_OF: self.applyset.id},
-                "annotations": {marks.CREATED_BY: self.applyset.id},
+                "labels": {well_known.PART_OF: self.applyset.id},
+                "annotations": {well_known.CREATED_BY: self.applyset.id},
             },
         }
         try:
             await self.client.create(NAMESPACES, bare)
         except AlreadyExists:
             return manifest
-        return with_annotation(manifest, marks.CREATED_BY, self.applyset.id)
+        return with_annotation(manifest, well_known.CREATED_BY, self.applyset.id)
 
     async def recreate(self, desired: Desired) -> Object:
         """Replace an object that cannot be changed."""
@@ -158,7 +164,7 @@ class Writer:
         return await self.apply(resource, desired.manifest)
 
 
-def losers(before: Observed | None, after: Observed) -> tuple[str, ...]:
+def losers(before: ObservedObject | None, after: ObservedObject) -> tuple[str, ...]:
     """Field managers that own less of an object than before."""
     if before is None:
         return ()
@@ -166,7 +172,7 @@ def losers(before: Observed | None, after: Observed) -> tuple[str, ...]:
     names = {
         str(entry.get("manager", ""))
         for entry in before.others
-        if entry.get("manager") not in {marks.MANAGER, marks.LEGACY_MANAGER}
+        if entry.get("manager") not in {well_known.MANAGER, well_known.LEGACY_MANAGER}
         and lost(set_of(entry), later.get(identity(entry), {}))
     }
     return tuple(sorted(names))

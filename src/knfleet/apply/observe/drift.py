@@ -11,13 +11,13 @@ from typing import Literal
 from msgspec import Struct
 
 from knfleet.apply.desired import Desired
-from knfleet.apply.observe.metadata import Observed
-from knfleet.apply.plan.field_sets import Missing, contains, set_of
-from knfleet.apply.plan.steps import Context, Verdict, decide
+from knfleet.apply.observe.metadata import ObservedObject
+from knfleet.apply.plan.field_sets import UnownedField, contains, set_of
+from knfleet.apply.plan.steps import StepAction, StepContext, decide
 from knfleet.apply.refs import Ref
 
 
-class Touched(Struct, frozen=True, order=True):
+class ChangedField(Struct, frozen=True, order=True):
     """A field that was changed, and by which field manager; empty when nobody can tell."""
 
     field: str
@@ -32,7 +32,7 @@ class Drift(Struct, frozen=True):
 
     ref: Ref
     kind: Literal["deleted", "changed"]
-    touched: tuple[Touched, ...] = ()
+    touched: tuple[ChangedField, ...] = ()
 
     @property
     def managers(self) -> list[str]:
@@ -46,27 +46,29 @@ class Drift(Struct, frozen=True):
         return f"{self.ref} was changed: {fields}"
 
 
-def drift(desired: Desired, observed: Observed | None, context: Context) -> Drift | None:
+def drift(desired: Desired, observed: ObservedObject | None, context: StepContext) -> Drift | None:
     """How an object that we applied differs from it; None when it does not, or is another's now."""
     step = decide(desired, observed, context)
-    if step.verdict == Verdict.CREATE:
+    if step.verdict == StepAction.CREATE:
         return Drift(desired.ref, "deleted")
-    if step.verdict not in {Verdict.CONFIGURE, Verdict.ADOPT} or observed is None:
+    if step.verdict not in {StepAction.CONFIGURE, StepAction.ADOPT} or observed is None:
         return None
     return Drift(desired.ref, "changed", touched(observed, step.missing))
 
 
-def touched(observed: Observed, missing: tuple[Missing, ...]) -> tuple[Touched, ...]:
+def touched(
+    observed: ObservedObject, missing: tuple[UnownedField, ...]
+) -> tuple[ChangedField, ...]:
     """Each missing field with the managers that have it now."""
     others = [(str(entry.get("manager", "")), set_of(entry)) for entry in observed.others]
-    found: list[Touched] = []
+    found: list[ChangedField] = []
     for each in missing:
         managers = {name for name, fields in others if contains(fields, each.path)}
-        found += [Touched(each.field, name) for name in sorted(managers) or [""]]
+        found += [ChangedField(each.field, name) for name in sorted(managers) or [""]]
     return tuple(found)
 
 
-class Fight(Struct, frozen=True):
+class DriftConflict(Struct, frozen=True):
     """Somebody changes the same field again as often as we repair it."""
 
     ref: Ref
@@ -81,7 +83,7 @@ class Fight(Struct, frozen=True):
         return f"{who} keeps changing {what}: repaired {self.repairs} times so far"
 
 
-class Rules(Struct, frozen=True):
+class ConflictRules(Struct, frozen=True):
     """When repairs become a fight, and how it is slowed."""
 
     repairs: int = 3
@@ -91,13 +93,13 @@ class Rules(Struct, frozen=True):
     longest_delay_seconds: float = 300
 
 
-RULES = Rules()
+RULES = ConflictRules()
 
 
-class Contest(Struct):
+class RepairHistory(Struct):
     """The repairs of one object."""
 
-    times: dict[Touched, deque[float]]
+    times: dict[ChangedField, deque[float]]
     last: float = 0
     total: int = 0
     fighting: bool = False
@@ -105,22 +107,22 @@ class Contest(Struct):
     next_at: float = 0
 
 
-class Fights:
+class DriftConflicts:
     """Counts repairs, sees fights, and says how long to wait before the next repair."""
 
-    def __init__(self, now: Callable[[], float], rules: Rules = RULES) -> None:
+    def __init__(self, now: Callable[[], float], rules: ConflictRules = RULES) -> None:
         self.now = now
         self.rules = rules
-        self.contests: dict[Ref, Contest] = {}
+        self.contests: dict[Ref, RepairHistory] = {}
 
-    def note(self, drift: Drift) -> Fight | None:
+    def note(self, drift: Drift) -> DriftConflict | None:
         """Take note of a repair; the fight that it is a part of, if it is one."""
         now = self.now()
         self.forget(now)
-        contest = self.contests.setdefault(drift.ref, Contest({}))
+        contest = self.contests.setdefault(drift.ref, RepairHistory({}))
         contest.last, contest.total = now, contest.total + 1
-        worst, count = Touched(""), 0
-        for each in drift.touched or (Touched(""),):
+        worst, count = ChangedField(""), 0
+        for each in drift.touched or (ChangedField(""),):
             times = contest.times.setdefault(each, deque())
             times.append(now)
             self.trim(times, now)
@@ -130,9 +132,9 @@ class Fights:
         if count <= self.rules.repairs and not contest.fighting:
             return None
         self.slow(contest, now)
-        return Fight(drift.ref, worst.field, worst.manager, contest.total)
+        return DriftConflict(drift.ref, worst.field, worst.manager, contest.total)
 
-    def slow(self, contest: Contest, now: float) -> None:
+    def slow(self, contest: RepairHistory, now: float) -> None:
         """Wait twice as long as before."""
         rules = self.rules
         longer = contest.delay_seconds * 2 or rules.first_delay_seconds

@@ -13,9 +13,9 @@ from msgspec import Struct
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.act.refusals import refusal
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Failure
+from knfleet.apply.change_set import ObjectFailure
 from knfleet.apply.desired import Desired
-from knfleet.apply.observe.metadata import Observed, is_newer, observe
+from knfleet.apply.observe.metadata import ObservedObject, is_newer, observe
 from knfleet.apply.observe.watches import SetWatch
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client
@@ -25,7 +25,7 @@ FEW = 3
 """So many objects of a kind and namespace are looked up one by one; more, by one list of all."""
 
 
-class Applied(Struct, frozen=True):
+class AppliedObject(Struct, frozen=True):
     """What we know of an object because we wrote or checked it ourselves."""
 
     digest: str
@@ -33,74 +33,78 @@ class Applied(Struct, frozen=True):
     checked_at: float
 
 
-class Ledger:
+class AppliedObjects:
     """The objects that this process knows to be as they should be, and since when."""
 
     def __init__(self, now: Callable[[], float], fresh_seconds: float) -> None:
         self.now = now
         self.fresh_seconds = fresh_seconds
-        self.records: dict[Ref, Applied] = {}
+        self.records: dict[Ref, AppliedObject] = {}
 
     def note(self, ref: Ref, digest: str, version: str) -> None:
         """An object is as it should be at this version."""
-        self.records[ref] = Applied(digest, version, self.now())
+        self.records[ref] = AppliedObject(digest, version, self.now())
 
     def forget(self, refs: Iterable[Ref]) -> None:
         """Look at these again."""
         for ref in refs:
             self.records.pop(ref, None)
 
-    def is_fresh(self, record: Applied) -> bool:
+    def is_fresh(self, record: AppliedObject) -> bool:
         """Whether a record is young enough to be believed without a look."""
         return self.now() - record.checked_at < self.fresh_seconds
 
 
-class Seen(Struct, frozen=True):
+class LiveState(Struct, frozen=True):
     """What is there, and what is known to be right without a look."""
 
-    objects: dict[Ref, Observed]
+    objects: dict[Ref, ObservedObject]
     trusted: frozenset[Ref]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ObjectFailure, ...] = ()
     """Objects that we may not even look at."""
 
 
-class Sight:
+class LiveStateReader:
     """Looks at one set in one cluster."""
 
     def __init__(
-        self, client: Client, applyset: ApplySet, ledger: Ledger, watch: SetWatch | None = None
+        self,
+        client: Client,
+        applyset: ApplySet,
+        applied_objects: AppliedObjects,
+        watch: SetWatch | None = None,
     ) -> None:
         self.client = client
         self.applyset = applyset
-        self.ledger = ledger
+        self.applied_objects = applied_objects
         self.watch = watch
         self.empty: frozenset[str] = frozenset()
         """Namespaces in which the next look need not look: they were made just now."""
 
-    async def look(self, wanted: Collection[Desired], *, afresh: bool = False) -> Seen:
+    async def read(self, wanted: Collection[Desired], *, afresh: bool = False) -> LiveState:
         """What is there of the wanted objects; afresh, everything is asked for."""
         empty, self.empty = self.empty, frozenset()
         by_resource: defaultdict[Resource, list[Desired]] = defaultdict(list)
         for desired in wanted:
             if afresh or desired.ref.namespace not in empty:
                 by_resource[desired.resource].append(desired)
-        objects: dict[Ref, Observed] = {}
+        objects: dict[Ref, ObservedObject] = {}
         trusted: set[Ref] = set()
         unseen: list[tuple[Resource, list[Desired]]] = []
         for resource, members in by_resource.items():
             rest = members if afresh else self.remembered(members, objects, trusted)
             if rest:
                 unseen.append((resource, rest))
-        failures: list[Failure] = []
+        failures: list[ObjectFailure] = []
         looks = [self.try_look_up(resource, rest) for resource, rest in unseen]
         for found, failed in await asyncio.gather(*looks):
             objects.update(found)
             failures += failed
-        return Seen(objects, frozenset(trusted), tuple(failures))
+        return LiveState(objects, frozenset(trusted), tuple(failures))
 
     async def try_look_up(
         self, resource: Resource, members: list[Desired]
-    ) -> tuple[dict[Ref, Observed], list[Failure]]:
+    ) -> tuple[dict[Ref, ObservedObject], list[ObjectFailure]]:
         """Some objects of one kind, or why we may not look."""
         try:
             return await self.look_up(resource, members), []
@@ -108,17 +112,17 @@ class Sight:
             return {}, [refusal(desired.ref, error, "list") for desired in members]
 
     def remembered(
-        self, members: list[Desired], objects: dict[Ref, Observed], trusted: set[Ref]
+        self, members: list[Desired], objects: dict[Ref, ObservedObject], trusted: set[Ref]
     ) -> list[Desired]:
         """Sort objects into seen and trusted; what remains must be asked for."""
         kind = members[0].ref.group_kind
         informer = self.watch.informer(kind) if self.watch is not None else None
         rest: list[Desired] = []
         for desired in members:
-            record = self.ledger.records.get(desired.ref)
+            record = self.applied_objects.records.get(desired.ref)
             is_right = record is not None and record.digest == desired.digest
             if informer is None:
-                if record is not None and is_right and self.ledger.is_fresh(record):
+                if record is not None and is_right and self.applied_objects.is_fresh(record):
                     trusted.add(desired.ref)
                 else:
                     rest.append(desired)
@@ -135,7 +139,9 @@ class Sight:
                 rest.append(desired)
         return rest
 
-    async def look_up(self, resource: Resource, members: list[Desired]) -> dict[Ref, Observed]:
+    async def look_up(
+        self, resource: Resource, members: list[Desired]
+    ) -> dict[Ref, ObservedObject]:
         """Some objects of one kind, by name, or by lists where there are many."""
         by_namespace: defaultdict[str, list[str]] = defaultdict(list)
         for desired in members:
@@ -149,7 +155,7 @@ class Sight:
 
     async def list_some(
         self, resource: Resource, namespace: str, names: list[str]
-    ) -> list[Observed]:
+    ) -> list[ObservedObject]:
         """Objects of one kind and namespace."""
         if len(names) > FEW:
             return await self.list(resource, namespace)
@@ -159,18 +165,18 @@ class Sight:
         )
         return [each for part in parts for each in part]
 
-    async def get(self, resource: Resource, key: Key) -> Observed | None:
+    async def get(self, resource: Resource, key: Key) -> ObservedObject | None:
         """One object, as it is now."""
         found = await self.list(resource, key.namespace, fields=f"metadata.name={key.name}")
         return found[0] if found else None
 
-    async def members(self, resource: Resource, namespace: str = "") -> list[Observed]:
+    async def members(self, resource: Resource, namespace: str = "") -> list[ObservedObject]:
         """The members of one kind."""
         return await self.list(resource, namespace, labels=self.applyset.selector)
 
     async def list(
         self, resource: Resource, namespace: str, *, labels: str = "", fields: str = ""
-    ) -> list[Observed]:
+    ) -> list[ObservedObject]:
         """Objects of one kind; none when the cluster does not serve it."""
         try:
             listing = await self.client.list(

@@ -11,11 +11,11 @@ from enum import StrEnum
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.refs import GroupKind, Ref
 
 
-class State(StrEnum):
+class ReadinessState(StrEnum):
     """How an object is."""
 
     READY = "ready"
@@ -24,11 +24,11 @@ class State(StrEnum):
     """It will not become ready by waiting."""
 
 
-class Health(Struct, frozen=True):
+class ObjectReadiness(Struct, frozen=True):
     """How one object is, with numbers where it has some."""
 
     ref: Ref
-    state: State
+    state: ReadinessState
     message: str = ""
     ready: int = 0
     wanted: int = 0
@@ -38,53 +38,53 @@ class Health(Struct, frozen=True):
         return f"{self.ref}{count}" + (f": {self.message}" if self.message else "")
 
 
-class Summary(Struct, frozen=True):
+class SetReadiness(Struct, frozen=True):
     """How all objects of a set are."""
 
-    healths: tuple[Health, ...] = ()
+    healths: tuple[ObjectReadiness, ...] = ()
 
-    def by(self, state: State) -> list[Health]:
+    def by(self, state: ReadinessState) -> list[ObjectReadiness]:
         """The objects in one state."""
         return [health for health in self.healths if health.state == state]
 
     @property
     def is_ready(self) -> bool:
         """Whether everything works."""
-        return all(health.state == State.READY for health in self.healths)
+        return all(health.state == ReadinessState.READY for health in self.healths)
 
     @property
-    def failed(self) -> list[Health]:
+    def failed(self) -> list[ObjectReadiness]:
         """Objects that waiting does not help."""
-        return self.by(State.FAILED)
+        return self.by(ReadinessState.FAILED)
 
     @property
-    def waiting(self) -> list[Health]:
+    def waiting(self) -> list[ObjectReadiness]:
         """Objects that are on their way."""
-        return self.by(State.PROGRESSING)
+        return self.by(ReadinessState.PROGRESSING)
 
     def __str__(self) -> str:
-        ready = len(self.by(State.READY))
+        ready = len(self.by(ReadinessState.READY))
         rest = "; ".join(map(str, self.failed + self.waiting))
         return f"{ready} of {len(self.healths)} ready" + (f"; {rest}" if rest else "")
 
 
-def health(manifest: Object) -> Health:
+def health(manifest: Object) -> ObjectReadiness:
     """How an object is."""
     ref = Ref.of(manifest)
     judge = JUDGES.get(ref.group_kind)
     if manifest["metadata"].get("deletionTimestamp"):
-        return Health(ref, State.PROGRESSING, "it is being deleted")
-    return Health(ref, State.READY) if judge is None else judge(ref, manifest)
+        return ObjectReadiness(ref, ReadinessState.PROGRESSING, "it is being deleted")
+    return ObjectReadiness(ref, ReadinessState.READY) if judge is None else judge(ref, manifest)
 
 
-def absent(ref: Ref) -> Health:
+def absent(ref: Ref) -> ObjectReadiness:
     """How an object is that is not there."""
-    return Health(ref, State.PROGRESSING, "it is not there")
+    return ObjectReadiness(ref, ReadinessState.PROGRESSING, "it is not there")
 
 
-def summarize(wanted: Iterable[Ref], found: Mapping[Ref, Object]) -> Summary:
+def summarize(wanted: Iterable[Ref], found: Mapping[Ref, Object]) -> SetReadiness:
     """How all wanted objects are, those that are not there among them."""
-    return Summary(
+    return SetReadiness(
         tuple(
             health(found[ref]) if ref in found else absent(ref)
             for ref in sorted(wanted)
@@ -109,19 +109,21 @@ def is_observed(manifest: Object) -> bool:
     return part(manifest, "status").get("observedGeneration", 0) >= generation
 
 
-def deployment(ref: Ref, manifest: Object) -> Health:
+def deployment(ref: Ref, manifest: Object) -> ObjectReadiness:
     """All replicas are new, available, and the old ones are gone."""
     spec, status = part(manifest, "spec"), part(manifest, "status")
     wanted: int = spec.get("replicas", 1)
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
     ready = min(updated, available)
     if not is_observed(manifest):
-        return Health(ref, State.PROGRESSING, "its change is not seen yet", 0, wanted)
+        return ObjectReadiness(
+            ref, ReadinessState.PROGRESSING, "its change is not seen yet", 0, wanted
+        )
     found = conditions(manifest)
     progressing = found.get("Progressing", {})
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         message = progressing.get("message") or "it makes no progress"
-        return Health(ref, State.FAILED, message, ready, wanted)
+        return ObjectReadiness(ref, ReadinessState.FAILED, message, ready, wanted)
     old = status.get("replicas", 0) - updated
     message = ""
     if is_true(found.get("ReplicaFailure")):
@@ -132,80 +134,92 @@ def deployment(ref: Ref, manifest: Object) -> Health:
         message = f"{old} old pods remain"
     elif available < wanted:
         message = f"{available} of {wanted} available"
-    return Health(ref, State.PROGRESSING if message else State.READY, message, ready, wanted)
+    return ObjectReadiness(
+        ref, ReadinessState.PROGRESSING if message else ReadinessState.READY, message, ready, wanted
+    )
 
 
-def stateful_set(ref: Ref, manifest: Object) -> Health:
+def stateful_set(ref: Ref, manifest: Object) -> ObjectReadiness:
     """All replicas are of the newest revision and available."""
     spec, status = part(manifest, "spec"), part(manifest, "status")
     wanted: int = spec.get("replicas", 1)
     available = status.get("availableReplicas", status.get("readyReplicas", 0))
     if not is_observed(manifest):
-        return Health(ref, State.PROGRESSING, "its change is not seen yet", 0, wanted)
+        return ObjectReadiness(
+            ref, ReadinessState.PROGRESSING, "its change is not seen yet", 0, wanted
+        )
     strategy = part(spec, "updateStrategy")
     partition = part(strategy, "rollingUpdate").get("partition") or 0
     updated = status.get("updatedReplicas", 0)
     due = 0 if strategy.get("type") == "OnDelete" else max(0, wanted - partition)
     if status.get("currentRevision") != status.get("updateRevision") and updated < due:
         message = f"{updated} of {due} updated"
-        return Health(ref, State.PROGRESSING, message, min(updated, available), wanted)
+        return ObjectReadiness(
+            ref, ReadinessState.PROGRESSING, message, min(updated, available), wanted
+        )
     if available < wanted:
         message = f"{available} of {wanted} available"
-        return Health(ref, State.PROGRESSING, message, available, wanted)
-    return Health(ref, State.READY, "", wanted, wanted)
+        return ObjectReadiness(ref, ReadinessState.PROGRESSING, message, available, wanted)
+    return ObjectReadiness(ref, ReadinessState.READY, "", wanted, wanted)
 
 
-def daemon_set(ref: Ref, manifest: Object) -> Health:
+def daemon_set(ref: Ref, manifest: Object) -> ObjectReadiness:
     """Every node that should have a pod has a new one, available."""
     spec, status = part(manifest, "spec"), part(manifest, "status")
     wanted: int = status.get("desiredNumberScheduled", 0)
     available = status.get("numberAvailable", 0)
     if not is_observed(manifest) or "desiredNumberScheduled" not in status:
-        return Health(ref, State.PROGRESSING, "its change is not seen yet", 0, wanted)
+        return ObjectReadiness(
+            ref, ReadinessState.PROGRESSING, "its change is not seen yet", 0, wanted
+        )
     by_hand = part(spec, "updateStrategy").get("type") == "OnDelete"
     updated = wanted if by_hand else status.get("updatedNumberScheduled", 0)
     if updated < wanted:
         message = f"{updated} of {wanted} updated"
-        return Health(ref, State.PROGRESSING, message, min(updated, available), wanted)
+        return ObjectReadiness(
+            ref, ReadinessState.PROGRESSING, message, min(updated, available), wanted
+        )
     if available < wanted:
         message = f"{available} of {wanted} available"
-        return Health(ref, State.PROGRESSING, message, available, wanted)
-    return Health(ref, State.READY, "", wanted, wanted)
+        return ObjectReadiness(ref, ReadinessState.PROGRESSING, message, available, wanted)
+    return ObjectReadiness(ref, ReadinessState.READY, "", wanted, wanted)
 
 
-def job(ref: Ref, manifest: Object) -> Health:
+def job(ref: Ref, manifest: Object) -> ObjectReadiness:
     """It is complete."""
     spec, status = part(manifest, "spec"), part(manifest, "status")
     wanted: int = spec.get("completions") or 1
     done: int = status.get("succeeded", 0)
     found = conditions(manifest)
     if is_true(found.get("Complete")):
-        return Health(ref, State.READY, "", wanted, wanted)
+        return ObjectReadiness(ref, ReadinessState.READY, "", wanted, wanted)
     if is_true(found.get("Failed")):
         message = found["Failed"].get("message") or found["Failed"].get("reason") or "it failed"
-        return Health(ref, State.FAILED, message, done, wanted)
-    return Health(ref, State.PROGRESSING, "it is not complete", done, wanted)
+        return ObjectReadiness(ref, ReadinessState.FAILED, message, done, wanted)
+    return ObjectReadiness(ref, ReadinessState.PROGRESSING, "it is not complete", done, wanted)
 
 
-def custom_resource_definition(ref: Ref, manifest: Object) -> Health:
+def custom_resource_definition(ref: Ref, manifest: Object) -> ObjectReadiness:
     """Its names are accepted, and the server serves it."""
     found = conditions(manifest)
     names = found.get("NamesAccepted")
     if names is not None and names.get("status") == "False":
-        return Health(ref, State.FAILED, names.get("message") or "its names are taken")
+        return ObjectReadiness(
+            ref, ReadinessState.FAILED, names.get("message") or "its names are taken"
+        )
     if is_true(found.get("NonStructuralSchema")):
         message = found["NonStructuralSchema"].get("message") or "its schema is not structural"
-        return Health(ref, State.FAILED, message)
+        return ObjectReadiness(ref, ReadinessState.FAILED, message)
     if is_true(found.get("Established")):
-        return Health(ref, State.READY)
-    return Health(ref, State.PROGRESSING, "it is not established yet")
+        return ObjectReadiness(ref, ReadinessState.READY)
+    return ObjectReadiness(ref, ReadinessState.PROGRESSING, "it is not established yet")
 
 
-def namespace(ref: Ref, manifest: Object) -> Health:
+def namespace(ref: Ref, manifest: Object) -> ObjectReadiness:
     """It is not going away."""
     if part(manifest, "status").get("phase") == "Terminating":
-        return Health(ref, State.PROGRESSING, "it is being deleted")
-    return Health(ref, State.READY)
+        return ObjectReadiness(ref, ReadinessState.PROGRESSING, "it is being deleted")
+    return ObjectReadiness(ref, ReadinessState.READY)
 
 
 def ready_endpoints(slices: Iterable[Object]) -> int:
@@ -219,7 +233,7 @@ def ready_endpoints(slices: Iterable[Object]) -> int:
     )
 
 
-JUDGES: dict[GroupKind, Callable[[Ref, Object], Health]] = {
+JUDGES: dict[GroupKind, Callable[[Ref, Object], ObjectReadiness]] = {
     GroupKind("apps", "Deployment"): deployment,
     GroupKind("apps", "StatefulSet"): stateful_set,
     GroupKind("apps", "DaemonSet"): daemon_set,

@@ -8,9 +8,9 @@ from msgspec import Struct
 from knfleet.api.meta import Object
 from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.engine import Engine
-from knfleet.apply.observe.drift import Drift, Fight, Fights, drift
+from knfleet.apply.observe.drift import Drift, DriftConflict, DriftConflicts, drift
 from knfleet.apply.observe.metadata import is_newer
-from knfleet.apply.observe.watches import Noticed, SetWatch
+from knfleet.apply.observe.watches import MemberChange, SetWatch
 from knfleet.apply.refs import Ref
 from knfleet.kube.errors import KubeError
 
@@ -23,14 +23,18 @@ class Repair(Struct, frozen=True):
     drift: Drift
     changes: ChangeSet
     """What the repair did, with the changes of others that were repaired at the same time."""
-    fight: Fight | None = None
+    fight: DriftConflict | None = None
 
 
 class Repairer:
     """Repairs the members of one set that are watched."""
 
     def __init__(
-        self, engine: Engine, watch: SetWatch, fights: Fights, report: Callable[[Repair], None]
+        self,
+        engine: Engine,
+        watch: SetWatch,
+        fights: DriftConflicts,
+        report: Callable[[Repair], None],
     ) -> None:
         self.engine = engine
         self.fights = fights
@@ -46,10 +50,10 @@ class Repairer:
         self.objects = objects
         self.drifts.clear()
 
-    def notice(self, noticed: Noticed) -> None:
+    def notice(self, noticed: MemberChange) -> None:
         """Hear of a change; what we wrote ourselves, or have not applied yet, is no drift."""
-        desired = self.engine.wanted(self.objects).get(noticed.ref)
-        record = self.engine.ledger.records.get(noticed.ref)
+        desired = self.engine.prepared_objects(self.objects).get(noticed.ref)
+        record = self.engine.applied_objects.records.get(noticed.ref)
         if desired is None or record is None or record.digest != desired.digest:
             return
         if not is_newer(noticed.version, record.version):

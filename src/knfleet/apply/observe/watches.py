@@ -11,21 +11,21 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.observe.metadata import Observed, observe, slim, slim_workload
-from knfleet.apply.observe.readiness import JUDGES, Summary, summarize
+from knfleet.apply.observe.metadata import ObservedObject, observe, slim, slim_workload
+from knfleet.apply.observe.readiness import JUDGES, SetReadiness, summarize
 from knfleet.apply.refs import CRD, NAMESPACE, GroupKind, Ref
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 
 JUDGED = frozenset(JUDGES) - {CRD, NAMESPACE}
 """Kinds whose status tells whether they work; CRDs are too large to keep, and settle at once."""
 
 
-class Noticed(Struct, frozen=True):
+class MemberChange(Struct, frozen=True):
     """A member that appeared, changed or went; without an observation it is no longer a member."""
 
     ref: Ref
-    observed: Observed | None
+    observed: ObservedObject | None
     version: str
     """The resource version at which it happened."""
 
@@ -37,7 +37,7 @@ class SetWatch:
         self.client = client
         self.applyset = applyset
         self.informers: dict[GroupKind, Informer] = {}
-        self.handlers: list[Callable[[Noticed], None]] = []
+        self.handlers: list[Callable[[MemberChange], None]] = []
         self.changed = asyncio.Event()
         self.wanted = asyncio.Event()
 
@@ -65,18 +65,18 @@ class SetWatch:
         """Whether all of these kinds are watched."""
         return all(GroupKind.of(each) in self.informers for each in resources)
 
-    def on_change(self, handler: Callable[[Noticed], None]) -> None:
+    def on_change(self, handler: Callable[[MemberChange], None]) -> None:
         """Call a function with everything that happens to a member; it must not block."""
         self.handlers.append(handler)
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: StoreChange) -> None:
         """Hear of a change from an informer."""
         self.changed.set()
         known = change.new or change.old
         if known is None or not self.handlers:
             return
         version = known["metadata"].get("resourceVersion", "")
-        noticed = Noticed(
+        noticed = MemberChange(
             Ref.of(known), None if change.new is None else observe(change.new), version
         )
         for handler in self.handlers:
@@ -112,15 +112,15 @@ class SetWatch:
             for manifest in informer.items()
         }
 
-    def summary(self, wanted: Iterable[Ref]) -> Summary:
+    def summary(self, wanted: Iterable[Ref]) -> SetReadiness:
         """How the wanted members are that can be judged."""
         return summarize((ref for ref in wanted if ref.group_kind in JUDGED), self.found())
 
-    async def progress(self, wanted: Iterable[Ref]) -> AsyncIterator[Summary]:
+    async def progress(self, wanted: Iterable[Ref]) -> AsyncIterator[SetReadiness]:
         """How the members are, again whenever that changes; ends when all are ready."""
         refs = [ref for ref in wanted if ref.group_kind in JUDGED]
         await self.synced()
-        before: Summary | None = None
+        before: SetReadiness | None = None
         while True:
             self.changed.clear()
             now = self.summary(refs)

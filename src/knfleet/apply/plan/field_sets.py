@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 FieldSet = dict[str, Any]
 
@@ -23,7 +23,7 @@ METADATA_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
 """What of the metadata belongs to field managers; the rest names the object or is the server's."""
 
 
-class Missing(Struct, frozen=True):
+class UnownedField(Struct, frozen=True):
     """A field that a manifest has and a set does not: for people, and as path in a set."""
 
     field: str
@@ -89,9 +89,9 @@ def lost(before: FieldSet, after: FieldSet) -> bool:
     return False
 
 
-def uncovered(fields: FieldSet, manifest: Object) -> list[Missing]:
+def uncovered(fields: FieldSet, manifest: Object) -> list[UnownedField]:
     """What a manifest says and a set does not hold."""
-    found: list[Missing] = []
+    found: list[UnownedField] = []
     metadata, node = part(manifest, "metadata"), part(fields, "f:metadata")
     for name in METADATA_FIELDS:
         if name in metadata:
@@ -105,7 +105,7 @@ def uncovered(fields: FieldSet, manifest: Object) -> list[Missing]:
 
 def walk(
     node: FieldSet | None, value: object, field: str, path: tuple[str, ...]
-) -> Iterator[Missing]:
+) -> Iterator[UnownedField]:
     """What of one value a node of a set does not hold."""
     if node == {}:
         return
@@ -117,14 +117,14 @@ def walk(
     elif node is None:
         # The server keeps no place for what is empty.
         if value is not None and value != []:
-            yield Missing(field, path)
+            yield UnownedField(field, path)
     elif isinstance(value, list):
         yield from walk_list(node, cast("list[object]", value), field, path)
 
 
 def walk_list(
     node: FieldSet, items: list[object], field: str, path: tuple[str, ...]
-) -> Iterator[Missing]:
+) -> Iterator[UnownedField]:
     """What of a list, whose items are told apart by keys or values, a node does not hold."""
     keyed = [(name, msgspec.json.decode(name[2:])) for name in node if name.startswith("k:")]
     if keyed:
@@ -133,9 +133,9 @@ def walk_list(
     values = {name[2:] for name in node if name.startswith("v:")}
     for item in items:
         if values and msgspec.json.encode(item).decode() not in values:
-            yield Missing(f"{field}[{item}]", path)
+            yield UnownedField(f"{field}[{item}]", path)
     if not values and items:
-        yield Missing(field, path)
+        yield UnownedField(field, path)
 
 
 def walk_keyed(
@@ -144,7 +144,7 @@ def walk_keyed(
     items: list[Object],
     field: str,
     path: tuple[str, ...],
-) -> Iterator[Missing]:
+) -> Iterator[UnownedField]:
     """The same for items that have keys; a key that the manifest leaves to its default matches."""
     names = tuple(keyed[0][1])
     places = {tuple(key.get(name) for name in names): step for step, key in keyed}
@@ -155,7 +155,7 @@ def walk_keyed(
             step = next((step for step, key in keyed if fits(key, item)), None)
         text = ",".join(f"{name}={item[name]}" for name in names if name in item)
         if step is None:
-            yield Missing(f"{field}[{text}]", path)
+            yield UnownedField(f"{field}[{text}]", path)
         else:
             yield from walk(node[step], item, f"{field}[{text}]", (*path, step))
 

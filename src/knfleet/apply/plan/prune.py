@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from knfleet.api.meta import Resource
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.observe.metadata import Observed
+from knfleet.apply.observe.metadata import ObservedObject
 from knfleet.apply.refs import CLUSTER_ROLE, CRD, NAMESPACE, WEBHOOK_CONFIGURATIONS, GroupKind, Ref
 
 RBAC = "rbac.authorization.k8s.io"
 AGGREGATION = "clusterrole-aggregation-controller"
 
 
-class Removal(IntEnum):
+class RemovalWave(IntEnum):
     """A step of the way out; each is gone before the next begins."""
 
     CUSTOM = 0
@@ -47,25 +47,25 @@ WORKLOADS = frozenset(
 )
 RUNNING = WORKLOADS - {GroupKind("batch", "CronJob"), GroupKind("batch", "Job")}
 """Workloads that run all the time."""
-REMOVAL_OF: dict[GroupKind, Removal] = {
-    **dict.fromkeys(WEBHOOK_CONFIGURATIONS, Removal.WEBHOOKS),
-    GroupKind("apiregistration.k8s.io", "APIService"): Removal.WEBHOOKS,
-    **dict.fromkeys(WORKLOADS, Removal.WORKLOADS),
-    GroupKind("autoscaling", "HorizontalPodAutoscaler"): Removal.WORKLOADS,
-    GroupKind(RBAC, "ClusterRoleBinding"): Removal.BINDINGS,
-    GroupKind(RBAC, "RoleBinding"): Removal.BINDINGS,
-    GroupKind(RBAC, "ClusterRole"): Removal.ROLES,
-    GroupKind(RBAC, "Role"): Removal.ROLES,
-    GroupKind("", "ServiceAccount"): Removal.ROLES,
-    NAMESPACE: Removal.NAMESPACES,
+REMOVAL_OF: dict[GroupKind, RemovalWave] = {
+    **dict.fromkeys(WEBHOOK_CONFIGURATIONS, RemovalWave.WEBHOOKS),
+    GroupKind("apiregistration.k8s.io", "APIService"): RemovalWave.WEBHOOKS,
+    **dict.fromkeys(WORKLOADS, RemovalWave.WORKLOADS),
+    GroupKind("autoscaling", "HorizontalPodAutoscaler"): RemovalWave.WORKLOADS,
+    GroupKind(RBAC, "ClusterRoleBinding"): RemovalWave.BINDINGS,
+    GroupKind(RBAC, "RoleBinding"): RemovalWave.BINDINGS,
+    GroupKind(RBAC, "ClusterRole"): RemovalWave.ROLES,
+    GroupKind(RBAC, "Role"): RemovalWave.ROLES,
+    GroupKind("", "ServiceAccount"): RemovalWave.ROLES,
+    NAMESPACE: RemovalWave.NAMESPACES,
 }
 
 
-class Member(Struct, frozen=True):
+class SetMember(Struct, frozen=True):
     """An object that carries the label of the set."""
 
     resource: Resource
-    observed: Observed
+    observed: ObservedObject
 
     @property
     def ref(self) -> Ref:
@@ -73,7 +73,7 @@ class Member(Struct, frozen=True):
         return self.observed.ref
 
 
-class Fate(StrEnum):
+class MemberAction(StrEnum):
     """What becomes of a member."""
 
     KEEP = "keep"
@@ -81,21 +81,23 @@ class Fate(StrEnum):
     RELEASE = "release"
 
 
-class Pruning(Struct, frozen=True):
+class PrunePlan(Struct, frozen=True):
     """What must be deleted, step by step, and what must be released."""
 
-    removals: dict[Removal, tuple[Member, ...]]
-    released: tuple[Member, ...] = ()
+    removals: dict[RemovalWave, tuple[SetMember, ...]]
+    released: tuple[SetMember, ...] = ()
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[SetMember]:
         """Everything that is to be deleted, in order."""
         return [member for members in self.removals.values() for member in members]
 
     @property
     def second_look(self) -> frozenset[str]:
         """ClusterRoles that the cluster may bring back once they are deleted."""
-        return frozenset(member.ref.name for member in self.removals.get(Removal.AGGREGATED, ()))
+        return frozenset(
+            member.ref.name for member in self.removals.get(RemovalWave.AGGREGATED, ())
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -103,64 +105,66 @@ class Pruning(Struct, frozen=True):
         return not self.removals and not self.released
 
 
-def fate(observed: Observed, wanted: Collection[Ref], applyset: ApplySet) -> Fate:
+def member_action(
+    observed: ObservedObject, wanted: Collection[Ref], applyset: ApplySet
+) -> MemberAction:
     """What becomes of an object."""
     ref = observed.ref
     if observed.part_of != applyset.id or ref in wanted or ref == applyset.ref:
-        return Fate.KEEP
+        return MemberAction.KEEP
     if ref.group_kind == CRD or not observed.is_ours:
-        return Fate.RELEASE
+        return MemberAction.RELEASE
     if ref.group_kind == NAMESPACE and not may_delete_namespace(observed, applyset):
-        return Fate.RELEASE
-    return Fate.DELETE
+        return MemberAction.RELEASE
+    return MemberAction.DELETE
 
 
-def may_delete_namespace(observed: Observed, applyset: ApplySet) -> bool:
+def may_delete_namespace(observed: ObservedObject, applyset: ApplySet) -> bool:
     """Whether a Namespace is there because of this set alone."""
     return observed.created_by == applyset.id and observed.ref.name != applyset.key.namespace
 
 
-def prune(members: Iterable[Member], wanted: Collection[Ref], applyset: ApplySet) -> Pruning:
+def prune(members: Iterable[SetMember], wanted: Collection[Ref], applyset: ApplySet) -> PrunePlan:
     """What must be done so that only wanted objects are members."""
-    removals: dict[Removal, list[Member]] = {step: [] for step in Removal}
-    released: list[Member] = []
+    removals: dict[RemovalWave, list[SetMember]] = {step: [] for step in RemovalWave}
+    released: list[SetMember] = []
     for member in members:
-        match fate(member.observed, wanted, applyset):
-            case Fate.DELETE:
+        match member_action(member.observed, wanted, applyset):
+            case MemberAction.DELETE:
                 removals[removal_of(member.observed)].append(member)
-            case Fate.RELEASE:
+            case MemberAction.RELEASE:
                 released.append(member)
-            case Fate.KEEP:
+            case MemberAction.KEEP:
                 pass
     ordered = {step: tuple(each) for step, each in removals.items() if each}
-    return Pruning(ordered, tuple(released))
+    return PrunePlan(ordered, tuple(released))
 
 
-def losses(members: Iterable[Member], pruning: Pruning) -> list[Ref]:
+def losses(members: Iterable[SetMember], pruning: PrunePlan) -> list[Ref]:
     """The running workloads that a prune deletes, if those are most of them."""
     lost = [each.ref for each in pruning.members if each.ref.group_kind in RUNNING]
     running = [each for each in members if each.ref.group_kind in RUNNING]
     return lost if 2 * len(lost) > len(running) else []
 
 
-def removal_of(observed: Observed) -> Removal:
+def removal_of(observed: ObservedObject) -> RemovalWave:
     """The step in which an object goes."""
     kind = observed.ref.group_kind
     if kind.is_custom:
-        return Removal.CUSTOM
+        return RemovalWave.CUSTOM
     if kind == CLUSTER_ROLE and is_aggregated(observed):
-        return Removal.AGGREGATED
-    return REMOVAL_OF.get(kind, Removal.MATERIAL)
+        return RemovalWave.AGGREGATED
+    return REMOVAL_OF.get(kind, RemovalWave.MATERIAL)
 
 
-def is_aggregated(observed: Observed) -> bool:
+def is_aggregated(observed: ObservedObject) -> bool:
     """Whether the cluster writes the rules of a ClusterRole, which metadata tells well enough."""
     return "f:aggregationRule" in observed.own or any(
         entry.get("manager") == AGGREGATION for entry in observed.managed
     )
 
 
-def is_ghost(observed: Observed) -> bool:
+def is_ghost(observed: ObservedObject) -> bool:
     """Whether nobody but the aggregation controller ever wrote an object."""
     managers = {entry.get("manager") for entry in observed.managed}
     return observed.part_of == "" and managers == {AGGREGATION}

@@ -11,11 +11,11 @@ from enum import StrEnum
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.desired import Desired, DesiredSet
-from knfleet.apply.manifest_parts import part
-from knfleet.apply.observe.metadata import Observed
-from knfleet.apply.plan.field_sets import Missing, contains, set_of, uncovered
+from knfleet.apply.manifest_fields import part
+from knfleet.apply.observe.metadata import ObservedObject
+from knfleet.apply.plan.field_sets import UnownedField, contains, set_of, uncovered
 from knfleet.apply.plan.takeover import is_inherited
 from knfleet.apply.plan.waves import Wave, in_waves
 from knfleet.apply.plan.webhooks import Webhooks, webhooks_of
@@ -30,7 +30,7 @@ PROOFS: set[bytes] = set()
 MANY_PROOFS = 16384
 
 
-class Verdict(StrEnum):
+class StepAction(StrEnum):
     """What must be done to one object."""
 
     KEEP = "keep"
@@ -44,13 +44,13 @@ class Verdict(StrEnum):
     """It belongs to another set."""
 
 
-class Step(Struct, frozen=True):
+class ApplyStep(Struct, frozen=True):
     """One object, and what must be done to it."""
 
     desired: Desired
-    verdict: Verdict
-    observed: Observed | None = None
-    missing: tuple[Missing, ...] = ()
+    verdict: StepAction
+    observed: ObservedObject | None = None
+    missing: tuple[UnownedField, ...] = ()
     """Fields that others changed since we applied the very same object."""
 
     @property
@@ -59,17 +59,17 @@ class Step(Struct, frozen=True):
         return fitted(self.desired, self.observed)
 
 
-class Plan(Struct, frozen=True):
+class ApplyPlan(Struct, frozen=True):
     """What must be done to all objects of a set, wave by wave."""
 
-    waves: Mapping[Wave, tuple[Step, ...]]
-    kept: tuple[Step, ...] = ()
-    stopped: tuple[Step, ...] = ()
+    waves: Mapping[Wave, tuple[ApplyStep, ...]]
+    kept: tuple[ApplyStep, ...] = ()
+    stopped: tuple[ApplyStep, ...] = ()
     """Objects that must wait, or are not ours to touch."""
     webhooks: Webhooks = Webhooks()
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ApplyStep]:
         """Everything that is to be written, in order."""
         return [step for steps in self.waves.values() for step in steps]
 
@@ -79,7 +79,7 @@ class Plan(Struct, frozen=True):
         return not any(self.waves.values())
 
 
-class Context(Struct, frozen=True):
+class StepContext(Struct, frozen=True):
     """What a decision depends on beside the object itself."""
 
     set_id: str
@@ -88,27 +88,29 @@ class Context(Struct, frozen=True):
     done_jobs: Mapping[str, str] = {}
 
 
-def decide(desired: Desired, observed: Observed | None, context: Context) -> Step:
+def decide(desired: Desired, observed: ObservedObject | None, context: StepContext) -> ApplyStep:
     """What must be done to one object."""
     if observed is None:
         done = context.done_jobs.get(str(desired.ref.key)) == desired.digest
         is_done = done and desired.ref.group_kind == JOB
-        return Step(desired, Verdict.KEEP if is_done else Verdict.CREATE)
+        return ApplyStep(desired, StepAction.KEEP if is_done else StepAction.CREATE)
     if observed.part_of not in {"", context.set_id} | context.adoptable:
         # Several installations may share a Namespace; the first one keeps it.
         shared = desired.ref.group_kind == NAMESPACE
-        return Step(desired, Verdict.KEEP if shared else Verdict.REFUSE, observed)
+        return ApplyStep(desired, StepAction.KEEP if shared else StepAction.REFUSE, observed)
     if observed.deleting:
-        return Step(desired, Verdict.WAIT, observed)
+        return ApplyStep(desired, StepAction.WAIT, observed)
     if is_inherited(observed):
-        return Step(desired, Verdict.ADOPT, observed)
+        return ApplyStep(desired, StepAction.ADOPT, observed)
     if observed.part_of != context.set_id or observed.applied_hash != desired.digest:
-        return Step(desired, Verdict.CONFIGURE, observed)
+        return ApplyStep(desired, StepAction.CONFIGURE, observed)
     missing = missing_of(desired, observed)
-    return Step(desired, Verdict.CONFIGURE if missing else Verdict.KEEP, observed, missing)
+    return ApplyStep(
+        desired, StepAction.CONFIGURE if missing else StepAction.KEEP, observed, missing
+    )
 
 
-def missing_of(desired: Desired, observed: Observed) -> tuple[Missing, ...]:
+def missing_of(desired: Desired, observed: ObservedObject) -> tuple[UnownedField, ...]:
     """What of an object that we applied is no longer ours.
 
     Most changes are of a status. Then our own set of fields is, letter for letter, one that was
@@ -130,36 +132,36 @@ def missing_of(desired: Desired, observed: Observed) -> tuple[Missing, ...]:
 
 def make_plan(
     desired: DesiredSet,
-    observed: Mapping[Ref, Observed],
-    context: Context,
+    observed: Mapping[Ref, ObservedObject],
+    context: StepContext,
     *,
     trusted: Collection[Ref] = frozenset(),
-) -> Plan:
+) -> ApplyPlan:
     """What must be done; objects that are trusted to be as we left them are not looked at."""
     webhooks = webhooks_of(desired.objects.values())
-    kept: list[Step] = []
-    stopped: list[Step] = []
-    waves: dict[Wave, tuple[Step, ...]] = {}
+    kept: list[ApplyStep] = []
+    stopped: list[ApplyStep] = []
+    waves: dict[Wave, tuple[ApplyStep, ...]] = {}
     for wave, members in in_waves(desired.objects.values(), webhooks.gates).items():
-        steps: list[Step] = []
+        steps: list[ApplyStep] = []
         for each in members:
             if each.ref in trusted:
-                kept.append(Step(each, Verdict.KEEP))
+                kept.append(ApplyStep(each, StepAction.KEEP))
                 continue
             step = decide(each, observed.get(each.ref), context)
             match step.verdict:
-                case Verdict.KEEP:
+                case StepAction.KEEP:
                     kept.append(step)
-                case Verdict.WAIT | Verdict.REFUSE:
+                case StepAction.WAIT | StepAction.REFUSE:
                     stopped.append(step)
                 case _:
                     steps.append(step)
         if steps:
             waves[wave] = tuple(steps)
-    return Plan(waves, tuple(kept), tuple(stopped), webhooks)
+    return ApplyPlan(waves, tuple(kept), tuple(stopped), webhooks)
 
 
-def fitted(desired: Desired, observed: Observed | None) -> Object:
+def fitted(desired: Desired, observed: ObservedObject | None) -> Object:
     """What to apply to an object as it is now: others keep what is theirs by right."""
     manifest = desired.manifest
     if observed is None:
@@ -168,7 +170,7 @@ def fitted(desired: Desired, observed: Observed | None) -> Object:
         spec = {name: value for name, value in manifest["spec"].items() if name != "replicas"}
         manifest = {**manifest, "spec": spec}
     if desired.ref.group_kind == NAMESPACE and observed.created_by:
-        manifest = with_annotation(manifest, marks.CREATED_BY, observed.created_by)
+        manifest = with_annotation(manifest, well_known.CREATED_BY, observed.created_by)
     return manifest
 
 
@@ -179,7 +181,7 @@ def with_annotation(manifest: Object, name: str, value: str) -> Object:
     return {**manifest, "metadata": {**meta, "annotations": annotations}}
 
 
-def is_autoscaled(observed: Observed) -> bool:
+def is_autoscaled(observed: ObservedObject) -> bool:
     """Whether a HorizontalPodAutoscaler has set the replicas."""
     return any(
         entry.get("manager") == AUTOSCALER

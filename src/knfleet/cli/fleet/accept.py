@@ -13,7 +13,7 @@ from knfleet.kube.errors import KubeError, NotFound
 
 if TYPE_CHECKING:
     from knfleet.kube.client.verbs import Client
-    from knfleet.workflows.accept_clusters import Accepted
+    from knfleet.workflows.accept_clusters import AcceptedCluster
 
 LOOK_SECONDS = 0.5
 
@@ -37,7 +37,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     knfleet accept --clusters cluster1,cluster2
     """
     from knfleet.workflows.accept_clusters import NotAcceptable
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.workflows.object_lists import WaitTimeout
 
     names = [name for name in f"{options['names']},{options['old']}".split(",") if name]
     if not names:
@@ -45,11 +45,11 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     async def work(client: "Client") -> None:
         for name in names:
-            accepted = await taken_in(client, name, options)
+            accepted = await accept_cluster(client, name, options)
             if options["dry_run"]:
                 announce(name, accepted)
             else:
-                tell(name, accepted)
+                print_result(name, accepted)
         if options["wait"] and not options["dry_run"]:
             from knfleet.workflows.registration_wait import joined
 
@@ -59,20 +59,25 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     try:
         on_cluster(connection_of(kubeconfig, context), work)
-    except (NotAcceptable, NotInTime) as error:
+    except (NotAcceptable, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error
 
 
-async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Accepted":
+async def accept_cluster(client: "Client", name: str, options: dict[str, Any]) -> "AcceptedCluster":
     """Accept one cluster; with --wait, as soon as it has asked."""
     from knfleet.api.cluster.managedcluster import CLUSTERS
-    from knfleet.workflows.accept_clusters import NotAcceptable, Wish, accept, pending_requests
+    from knfleet.workflows.accept_clusters import (
+        AcceptOptions,
+        NotAcceptable,
+        accept,
+        pending_requests,
+    )
 
     said: str = options["requesters"]
     requesters = [user for user in said.split(",") if user]
     if options["unchecked"]:
         requesters += [each.request.user for each in await pending_requests(client, name)]
-    wish = Wish(
+    wish = AcceptOptions(
         requesters=tuple(requesters),
         agent=options["agent"],
         key=options["key"],
@@ -93,7 +98,7 @@ async def taken_in(client: "Client", name: str, options: dict[str, Any]) -> "Acc
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def announce(name: str, accepted: "Accepted") -> None:
+def announce(name: str, accepted: "AcceptedCluster") -> None:
     """Say what would be done."""
     for request in accepted.requests:
         click.echo(f"CSR {request.name} would be approved")
@@ -102,7 +107,7 @@ def announce(name: str, accepted: "Accepted") -> None:
         click.echo(f"hubAcceptsClient would be set to true for managed cluster {name}")
 
 
-def tell(name: str, accepted: "Accepted") -> None:
+def print_result(name: str, accepted: "AcceptedCluster") -> None:
     """Say what was done."""
     for request in accepted.requests:
         click.echo(f"CSR {request.name} approved")

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    on_cluster,
+    print_progress,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -26,25 +31,25 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     All clusters must have left before.
     """
     from knfleet.cli.fleet.init import objects_of
-    from knfleet.install.deployments import HubPlan
-    from knfleet.workflows.detach import Attached, Leave, clean
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.install.deployments import HubInstall
+    from knfleet.workflows.detach import DetachOptions, StillAttached, clean
+    from knfleet.workflows.object_lists import WaitTimeout
 
-    leave = Leave(dry_run=options["dry_run"], seconds=float(options["timeout"]))
+    leave = DetachOptions(dry_run=options["dry_run"], seconds=float(options["timeout"]))
     connection = connection_of(kubeconfig, context)
     objects = [
         each
-        for each in objects_of(HubPlan(image="", check_profile_use=True), connection)
+        for each in objects_of(HubInstall(image="", check_profile_use=True), connection)
         if options["purge_operator"] or each["kind"] != "CustomResourceDefinition"
     ]
 
     async def work(client: "Client") -> list[str]:
-        say(f"Removing the hub from {client.cluster} ...")
+        print_progress(f"Removing the hub from {client.cluster} ...")
         return await clean(client, objects, leave)
 
     try:
         removed = on_cluster(connection, work)
-    except (Attached, NotInTime) as error:
+    except (StillAttached, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error
     if leave.dry_run:
         click.echo("\n".join(removed))

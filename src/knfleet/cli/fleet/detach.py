@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completion_names import names_of_clusters
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, known, on_cluster, say
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    known,
+    on_cluster,
+    print_progress,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -30,19 +36,19 @@ def command(
     for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
     """
     from knfleet.api.cluster.managedcluster import CLUSTERS
-    from knfleet.workflows.detach import Attached, detach
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.workflows.detach import StillAttached, detach
+    from knfleet.workflows.object_lists import WaitTimeout
 
     async def work(client: "Client") -> None:
         for name in names:
             await known(client, CLUSTERS, name)
         for name in names:
-            say(f"Detaching {name} ...")
+            print_progress(f"Detaching {name} ...")
             seconds = float(options["timeout"])
             await detach(client, name, force=options["force"], seconds=seconds)
             click.echo(f"{name} is detached")
 
     try:
         on_cluster(connection_of(kubeconfig, context), work)
-    except (Attached, NotInTime) as error:
+    except (StillAttached, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error

@@ -14,7 +14,7 @@ from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
     from knfleet.kube.endpoint import Connection
-    from knfleet.workflows.diagnosis import Seen
+    from knfleet.workflows.diagnosis import DiagnosisInput
 
 
 @click.command()
@@ -40,7 +40,7 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
     spoke = None
     if options["spoke_context"] or options["spoke_kubeconfig"]:
         spoke = connection_of(options["spoke_kubeconfig"] or kubeconfig, options["spoke_context"])
-    seen, hint = asyncio.run(look(hub, spoke, cluster))
+    seen, hint = asyncio.run(examine(hub, spoke, cluster))
     findings = diagnose(seen, datetime.now(UTC))
     if options["output"] == "json":
         print_json(msgspec.to_builtins(findings))
@@ -52,16 +52,18 @@ def command(cluster: str, context: str | None, kubeconfig: Path | None, **option
         raise SystemExit(1)
 
 
-async def look(hub: "Connection", spoke: "Connection | None", cluster: str) -> "tuple[Seen, str]":
+async def examine(
+    hub: "Connection", spoke: "Connection | None", cluster: str
+) -> "tuple[DiagnosisInput, str]":
     """Look at a cluster from both sides; of one that there is not, which may have been meant."""
     from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.kube.client.verbs import Client
-    from knfleet.workflows.doctor import look_at_hub, look_at_spoke
+    from knfleet.workflows.doctor import observe_hub, observe_spoke
 
     async with Client(hub) as client:
-        seen = await look_at_hub(client, cluster)
+        seen = await observe_hub(client, cluster)
         hint = "" if seen.cluster is not None else await like(client, CLUSTERS, cluster)
     if spoke is None:
         return seen, hint
     async with Client(spoke) as client:
-        return await look_at_spoke(client, seen), hint
+        return await observe_spoke(client, seen), hint

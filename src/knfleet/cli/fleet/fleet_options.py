@@ -192,14 +192,14 @@ def amounts(text: str, flag: str) -> dict[str, str]:
 
 def quality_of(qos: Any, limits: str, requests: str) -> Any:
     """What the resource flags ask for."""
-    from knfleet.install.deployments import Quality
+    from knfleet.install.deployments import PodProfile
 
     if qos != "ResourceRequirement" and (limits or requests):
         raise click.UsageError(
             "--resource-limits and --resource-requests need"
             " --resource-qos-class ResourceRequirement"
         )
-    return Quality(
+    return PodProfile(
         qos, amounts(limits, "--resource-limits"), amounts(requests, "--resource-requests")
     )
 
@@ -222,7 +222,7 @@ def image_from(registry: str, image: str, version: str) -> str:
     return image or image_of(registry, version)
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """A line for people, beside what is printed for programs."""
     click.echo(text, err=True)
 

@@ -14,7 +14,7 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.api.cluster.managedcluster import ManagedCluster
     from knfleet.kube.client.verbs import Client
-    from knfleet.workflows.join_token import Invitation
+    from knfleet.workflows.join_token import JoinToken
 
 HEADINGS = ("NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE", "AGE")
 
@@ -34,16 +34,16 @@ def command() -> None:
 @explained(KubeError)
 def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Print how a cluster joins this hub, with a new token."""
-    from knfleet.workflows.join_token import NotInstalled, invite
+    from knfleet.workflows.join_token import HubNotInstalled, invite
 
     connection = connection_of(kubeconfig, context)
 
-    async def work(client: "Client") -> "Invitation":
+    async def work(client: "Client") -> "JoinToken":
         return await invite(client, connection.endpoint, by_bootstrap_token=options["by_token"])
 
     try:
         invitation = on_cluster(connection, work)
-    except NotInstalled as error:
+    except HubNotInstalled as error:
         raise click.ClickException(str(error)) from error
     if options["output"] == "json":
         print_json(invitation.fields())

@@ -16,18 +16,18 @@ from knfleet.cli.fleet.fleet_options import (
     on_cluster,
     print_json,
     print_manifests,
+    print_progress,
     quality_of,
     resource_options,
-    say,
 )
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.install.deployments import HubPlan
+    from knfleet.install.deployments import HubInstall
     from knfleet.kube.client.verbs import Client
     from knfleet.kube.endpoint import Connection
-    from knfleet.workflows.join_token import Invitation
+    from knfleet.workflows.join_token import JoinToken
 
 DONE = """\
 The multicluster hub control plane has been initialized successfully!
@@ -109,7 +109,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
         return
     warn_about(connection.endpoint.server)
 
-    async def work(client: "Client") -> "Invitation":
+    async def work(client: "Client") -> "JoinToken":
         return await install(client, connection, objects, options)
 
     invitation = on_cluster(connection, work)
@@ -120,10 +120,10 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
         click.echo(DONE.format(command=invitation.command()), nl=False)
 
 
-def plan_of(options: dict[str, Any]) -> "HubPlan":
+def plan_of(options: dict[str, Any]) -> "HubInstall":
     """How the hub is to be installed, as the flags say."""
     from knfleet.api.operator import AUTO_APPROVAL_GATE
-    from knfleet.install.deployments import HubPlan
+    from knfleet.install.deployments import HubInstall
 
     for driver in options["drivers"].split(","):
         if driver != "csr":
@@ -138,7 +138,7 @@ def plan_of(options: dict[str, Any]) -> "HubPlan":
         raise click.UsageError(
             f"--auto-approved-csr-identities needs --feature-gates {AUTO_APPROVAL_GATE}=true"
         )
-    return HubPlan(
+    return HubInstall(
         image=image_from(options["registry"], options["image"], options["version"]),
         quality=quality_of(options["qos"], options["limits"], options["requests"]),
         auto_approved=approved,
@@ -164,7 +164,7 @@ def label_prefixes(said: str | None) -> tuple[str, ...]:
     return prefixes
 
 
-def objects_of(plan: "HubPlan", connection: "Connection") -> list[dict[str, Any]]:
+def objects_of(plan: "HubInstall", connection: "Connection") -> list[dict[str, Any]]:
     """Everything that makes a cluster a hub."""
     from knfleet.install.deployments import cluster_manager, hub_deployment
     from knfleet.install.hub_manifests import hub_objects
@@ -185,7 +185,9 @@ def warn_about(server: str) -> None:
     from knfleet.kube.auth.kubeconfig_entries import is_loopback
 
     if is_loopback(urlsplit(server).hostname or ""):
-        say(f"Note: {server} is reached from this machine only; clusters elsewhere need another.")
+        print_progress(
+            f"Note: {server} is reached from this machine only; clusters elsewhere need another."
+        )
 
 
 async def install(
@@ -193,7 +195,7 @@ async def install(
     connection: "Connection",
     objects: list[dict[str, Any]],
     options: dict[str, Any],
-) -> "Invitation":
+) -> "JoinToken":
     """Apply everything, wait if asked to, and invite clusters."""
     from knfleet.api.meta import Key
     from knfleet.api.operator import (
@@ -205,29 +207,31 @@ async def install(
     )
     from knfleet.kube.client.verbs import Client
     from knfleet.workflows.join_token import invite
-    from knfleet.workflows.object_lists import NotInTime, apply_all, available, condition_says
+    from knfleet.workflows.object_lists import WaitTimeout, apply_all, available, wait_for_condition
     from knfleet.workflows.policy_enforcement import enforced
 
     applied = await apply_all(client, objects)
-    say(f"Applied {len(applied)} objects to {client.cluster}.")
+    print_progress(f"Applied {len(applied)} objects to {client.cluster}.")
     try:
         if options["wait"]:
-            say("Waiting for the hub to be ready ...")
+            print_progress("Waiting for the hub to be ready ...")
             seconds = float(options["timeout"])
             wanted = {APPLIED: "True", HUB_REGISTRATION_DEGRADED: "False"}
             key = Key(OPERATOR_NAMESPACE, CLUSTER_MANAGER)
             await available(client, key, seconds=seconds)
-            await condition_says(client, CLUSTER_MANAGERS, CLUSTER_MANAGER, wanted, seconds=seconds)
+            await wait_for_condition(
+                client, CLUSTER_MANAGERS, CLUSTER_MANAGER, wanted, seconds=seconds
+            )
         made = await invite(client, connection.endpoint, by_bootstrap_token=options["by_token"])
         async with Client(made.connection(connection)) as asking:
             await enforced(asking)
-    except NotInTime as error:
+    except WaitTimeout as error:
         raise click.ClickException(str(error)) from error
     return made
 
 
 def write_files(
-    options: dict[str, Any], objects: list[dict[str, Any]], invitation: "Invitation"
+    options: dict[str, Any], objects: list[dict[str, Any]], invitation: "JoinToken"
 ) -> None:
     """Write what was applied, and the command, where that was asked for."""
     from knfleet.cli.fleet.fleet_options import hidden

@@ -15,17 +15,17 @@ from knfleet.cli.fleet.fleet_options import (
     image_options,
     later_options,
     print_manifests,
+    print_progress,
     quality_of,
     resource_options,
-    say,
 )
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.install.agent_manifests import JoinPlan
+    from knfleet.install.agent_manifests import AgentInstall
     from knfleet.kube.endpoint import Connection
-    from knfleet.workflows.hub_discovery import Wanted
+    from knfleet.workflows.hub_discovery import HubReference
 
 YEAR_SECONDS = 365 * 24 * 3600
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -128,19 +128,19 @@ def check(options: dict[str, Any]) -> None:
         raise click.UsageError("--mode hosted and --managed-cluster-kubeconfig go together")
 
 
-async def reached(wanted: "Wanted") -> "Connection":
+async def reached(wanted: "HubReference") -> "Connection":
     """The way to the hub; what is wrong with it ends the command."""
-    from knfleet.workflows.hub_discovery import NotReached, find
+    from knfleet.workflows.hub_discovery import HubUnusable, find
 
     try:
         return await find(wanted)
-    except NotReached as error:
+    except HubUnusable as error:
         raise click.ClickException(str(error)) from error
 
 
-def wanted_of(options: dict[str, Any]) -> "Wanted":
+def wanted_of(options: dict[str, Any]) -> "HubReference":
     """What the flags say about the hub."""
-    from knfleet.workflows.hub_discovery import NotReached, Wanted, read_ca
+    from knfleet.workflows.hub_discovery import HubReference, HubUnusable, read_ca
 
     try:
         files = {
@@ -148,9 +148,9 @@ def wanted_of(options: dict[str, Any]) -> "Wanted":
             for flag in ("ca_file", "proxy_ca_file")
             if options[flag]
         }
-    except NotReached as error:
+    except HubUnusable as error:
         raise click.ClickException(str(error)) from error
-    return Wanted(
+    return HubReference(
         options["server"],
         options["token"],
         files.get("ca_file"),
@@ -161,7 +161,7 @@ def wanted_of(options: dict[str, Any]) -> "Wanted":
     )
 
 
-def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "JoinPlan":
+def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "AgentInstall":
     """How the cluster is to be joined.
 
     Unless something else is said, the hub reaches the cluster where this command does: the address
@@ -169,9 +169,9 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     """
     from knfleet.agent.registration.cluster_names import random_agent
     from knfleet.cli.process.agent import annotations
-    from knfleet.install.agent_manifests import JoinPlan
+    from knfleet.install.agent_manifests import AgentInstall
     from knfleet.kube.auth.kubeconfig import connect, parse
-    from knfleet.kube.auth.kubeconfig_entries import Origin
+    from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
     from knfleet.workflows.hub_discovery import bootstrap_kubeconfig
 
     place: dict[str, Any] = {}
@@ -179,11 +179,11 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     if options["mode"] == "hosted":
         content: bytes = options["managed"].read_bytes()
         # Without its folder: a pod has none of the files that it may name.
-        server = connect(parse(content, Origin(str(options["managed"])))).endpoint.server
+        server = connect(parse(content, EntryOrigin(str(options["managed"])))).endpoint.server
         name = f"klusterlet-hosted-{random_agent()}"
         place = {"klusterlet": name, "namespace": name, "managed_kubeconfig": content}
     singleton = "Singleton" if options["singleton"] else "Default"
-    return JoinPlan(
+    return AgentInstall(
         cluster=options["cluster"],
         bootstrap=bootstrap_kubeconfig(hub.endpoint, options["token"]),
         image=image_from(options["registry"], options["image"], options["version"]),
@@ -197,7 +197,7 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
     )
 
 
-def everything(plan: "JoinPlan") -> list[dict[str, Any]]:
+def everything(plan: "AgentInstall") -> list[dict[str, Any]]:
     """All objects of a plan, wherever they go."""
     from knfleet.install.agent_manifests import home_objects, managed_objects
 
@@ -205,24 +205,24 @@ def everything(plan: "JoinPlan") -> list[dict[str, Any]]:
 
 
 async def install(
-    connection: "Connection", plan: "JoinPlan", hub: "Connection", options: dict[str, Any]
+    connection: "Connection", plan: "AgentInstall", hub: "Connection", options: dict[str, Any]
 ) -> None:
     """Apply everything, and wait if asked to."""
     from knfleet.install.agent_manifests import home_objects, managed_objects
     from knfleet.kube.auth.kubeconfig import load
     from knfleet.kube.client.verbs import Client
-    from knfleet.workflows.object_lists import NotInTime, apply_all
-    from knfleet.workflows.registration_wait import heard_of
+    from knfleet.workflows.object_lists import WaitTimeout, apply_all
+    from knfleet.workflows.registration_wait import wait_for_registration
 
     if plan.mode == "Hosted":
         async with Client(load([options["managed"]])) as managed:
             await apply_all(managed, managed_objects(plan))
     async with Client(connection) as home, Client(hub) as there:
         applied = await apply_all(home, home_objects(plan))
-        say(f"Applied {len(applied)} objects to {home.cluster}.")
+        print_progress(f"Applied {len(applied)} objects to {home.cluster}.")
         if options["wait"]:
-            say("Waiting for the agent, and for the hub to hear of the cluster ...")
+            print_progress("Waiting for the agent, and for the hub to hear of the cluster ...")
             try:
-                await heard_of(home, there, plan, seconds=float(options["timeout"]))
-            except NotInTime as error:
+                await wait_for_registration(home, there, plan, seconds=float(options["timeout"]))
+            except WaitTimeout as error:
                 raise click.ClickException(str(error)) from error

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, say
+from knfleet.cli.fleet.fleet_options import (
+    cluster_options,
+    connection_of,
+    on_cluster,
+    print_progress,
+)
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
@@ -23,10 +28,10 @@ if TYPE_CHECKING:
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, cluster: str, **options: Any) -> None:
     """Take the agent off a cluster, with all that came with it."""
-    from knfleet.workflows.detach import Attached, Leave, unjoin
-    from knfleet.workflows.object_lists import NotInTime
+    from knfleet.workflows.detach import DetachOptions, StillAttached, unjoin
+    from knfleet.workflows.object_lists import WaitTimeout
 
-    leave = Leave(
+    leave = DetachOptions(
         purge=options["purge_operator"],
         force=options["force"],
         dry_run=options["dry_run"],
@@ -34,15 +39,15 @@ def command(context: str | None, kubeconfig: Path | None, cluster: str, **option
     )
 
     async def work(client: "Client") -> list[str]:
-        say(f"Removing the agent of {cluster} ...")
+        print_progress(f"Removing the agent of {cluster} ...")
         return await unjoin(client, cluster, leave)
 
     try:
         removed = on_cluster(connection_of(kubeconfig, context), work)
-    except (Attached, NotInTime) as error:
+    except (StillAttached, WaitTimeout) as error:
         raise click.ClickException(str(error)) from error
     if leave.dry_run:
         click.echo("\n".join(removed))
         return
-    say(f"Removed {len(removed)} objects.")
+    print_progress(f"Removed {len(removed)} objects.")
     click.echo(f"{cluster} has left. Now on the hub: kubectl delete managedcluster {cluster}")

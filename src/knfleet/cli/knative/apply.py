@@ -16,7 +16,7 @@ from knfleet.cli.output import progress
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.wait_goals import Waiting
+    from knfleet.view.wait_goals import WaitProgress
 
 
 @click.command()
@@ -46,9 +46,9 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
     folder = chosen_folder(options["directory"])
     connection = connection_of(kubeconfig, context)
 
-    async def run() -> "Waiting | None":
+    async def run() -> "WaitProgress | None":
         from knfleet.kube.client.verbs import Client
-        from knfleet.kube.client.verbs import Options as Behaviour
+        from knfleet.kube.client.verbs import ClientOptions as Behaviour
         from knfleet.view.plan.plan_file import checked, write
         from knfleet.view.target_access import providers_for
 
@@ -59,7 +59,9 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
             for each in subjects:
                 names.append(name_of(await write(hub, each)))
                 click.echo(f"{names[-1]} written")
-            return await settled(hub, names, options["timeout"]) if options["wait"] else None
+            return (
+                await wait_until_ready(hub, names, options["timeout"]) if options["wait"] else None
+            )
 
     last = asyncio.run(run())
     for name in last.done if last is not None else ():
@@ -68,12 +70,12 @@ def command(path: Path, context: str | None, kubeconfig: Path | None, **options:
         raise click.ClickException(f"not within {options['timeout']} s: {last}")
 
 
-async def settled(hub: "Client", names: list[str], seconds: float) -> "Waiting":
+async def wait_until_ready(hub: "Client", names: list[str], seconds: float) -> "WaitProgress":
     """Wait until custom resources are ready, and tell how far they are."""
-    from knfleet.view.wait_goals import Goal
+    from knfleet.view.wait_goals import WaitGoal
 
     with progress() as shown:
-        return await Waiter(hub, Goal("ready"), seconds, shown).wait(tuple(names))
+        return await Waiter(hub, WaitGoal("ready"), seconds, shown).wait(tuple(names))
 
 
 def name_of(manifest: "Object") -> str:

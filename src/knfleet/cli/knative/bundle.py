@@ -72,10 +72,10 @@ def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) 
     chosen = source(origin)
     with progress(quiet=quiet) as told:
         if told:
-            told.say(f"getting release files from {chosen}")
+            told.report(f"getting release files from {chosen}")
         lock = asyncio.run(pulling.pull(chosen, folder, lock_file))
         if told:
-            told.say(f"{len(lock.files)} files in {folder}")
+            told.report(f"{len(lock.files)} files in {folder}")
 
 
 @command.command(name="list")

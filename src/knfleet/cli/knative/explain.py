@@ -13,7 +13,7 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from knfleet.view.fleet_model import Fleet, InstallRow
+    from knfleet.view.fleet_model import FleetView, InstallRow
     from knfleet.view.reasons.explanation import Explanation
 
 WIDTH = 92
@@ -83,7 +83,7 @@ def install_named(
         connection = connection_of(kubeconfig, context)
     except ConfigError:
         raise error from None
-    fleet: Fleet = on_cluster(connection, read_fleet)
+    fleet: FleetView = on_cluster(connection, read_fleet)
     return find_install(fleet, name)
 
 

@@ -11,8 +11,8 @@ from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
     print_json,
+    print_progress,
     print_yaml,
-    say,
 )
 from knfleet.cli.knative.bundle import chosen_folder, directory_option
 from knfleet.cli.knative.status import provider_option
@@ -21,9 +21,9 @@ from knfleet.cli.output import progress
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.plan.model import Plans
+    from knfleet.view.plan.model import FleetPlan
     from knfleet.view.plan.planner import Planner
-    from knfleet.view.plan.preview import Subject
+    from knfleet.view.plan.preview import PlanSubject
 
 
 @click.command()
@@ -67,7 +67,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     folder = chosen_folder(options["directory"])
     connection = connection_of(kubeconfig, context)
 
-    async def run() -> "tuple[Plans, list[Subject]]":
+    async def run() -> "tuple[FleetPlan, list[PlanSubject]]":
         from knfleet.kube.client.verbs import Client
         from knfleet.view.target_access import providers_for
 
@@ -83,7 +83,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
         from knfleet.view.plan.plan_file import save
 
         save(options["save"], plans, subjects)
-        say(f"saved; carry it out with: knfleet apply --plan {options['save']}")
+        print_progress(f"saved; carry it out with: knfleet apply --plan {options['save']}")
     raise SystemExit(plans.exit_code)
 
 
@@ -112,7 +112,7 @@ def planner_for(hub: "Client", folder: Path, providers: Any) -> "Planner":
 
 async def chosen(
     hub: "Client", name: str | None, manifests: "list[Object]", options: dict[str, Any]
-) -> "list[Subject]":
+) -> "list[PlanSubject]":
     """The custom resources that the arguments mean, with another version if one is wanted."""
     from knfleet.view.plan import subjects
 
@@ -126,7 +126,7 @@ async def chosen(
     return [subjects.with_version(each, version) for each in found] if version else found
 
 
-async def with_progress(planner: "Planner", subjects: "list[Subject]") -> "Plans":
+async def with_progress(planner: "Planner", subjects: "list[PlanSubject]") -> "FleetPlan":
     """Plan, and tell how far it is where that takes a while."""
     total = len(subjects)
     with progress(quiet=total < 3) as told:
@@ -138,7 +138,7 @@ async def with_progress(planner: "Planner", subjects: "list[Subject]") -> "Plans
         return await planner.plans(subjects, done)
 
 
-def show(plans: "Plans", output: str) -> None:
+def show(plans: "FleetPlan", output: str) -> None:
     """Print plans."""
     from knfleet.cli.knative import plan_text
 
@@ -151,7 +151,7 @@ def show(plans: "Plans", output: str) -> None:
             click.echo("".join(f"{each}\n" for each in plan_text.names(plans)), nl=False)
             for plan in plans.plans:
                 for problem in plan.problems:
-                    say(f"{plan.title}: {problem}")
+                    print_progress(f"{plan.title}: {problem}")
         case "wide":
             click.echo(plan_text.wide(plans))
         case _:

@@ -9,30 +9,35 @@ from msgspec import UNSET
 
 from knfleet.cli.output import painted, table
 from knfleet.view.differences import FieldChange
-from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans
+from knfleet.view.plan.model import FleetPlan, ObjectChange, PlannedAction, ResourcePlan
 
 LONGEST_VALUE = 60
 MOST_LINES = 8
 """So many lines of a text are shown."""
 WORDS = {
-    Act.DELETE: "DELETE",
-    Act.RECREATE: "DELETE AND MAKE ANEW",
-    Act.RELEASE: "leave alone",
-    Act.CREATE: "create",
-    Act.CHANGE: "change",
+    PlannedAction.DELETE: "DELETE",
+    PlannedAction.RECREATE: "DELETE AND MAKE ANEW",
+    PlannedAction.RELEASE: "leave alone",
+    PlannedAction.CREATE: "create",
+    PlannedAction.CHANGE: "change",
 }
-STANDS = {Act.DELETE: "bad", Act.RECREATE: "bad", Act.CREATE: "ok", Act.CHANGE: "busy"}
+STANDS = {
+    PlannedAction.DELETE: "bad",
+    PlannedAction.RECREATE: "bad",
+    PlannedAction.CREATE: "ok",
+    PlannedAction.CHANGE: "busy",
+}
 COUNTED = {
-    Act.DELETE: "to delete",
-    Act.RECREATE: "to make anew",
-    Act.RELEASE: "to leave alone",
-    Act.CREATE: "to create",
-    Act.CHANGE: "to change",
+    PlannedAction.DELETE: "to delete",
+    PlannedAction.RECREATE: "to make anew",
+    PlannedAction.RELEASE: "to leave alone",
+    PlannedAction.CREATE: "to create",
+    PlannedAction.CHANGE: "to change",
 }
 HEADINGS = ("TARGET", "CUSTOM RESOURCE", "ACTION", "OBJECT", "FIELD", "BEFORE", "AFTER")
 
 
-def plans_text(plans: Plans) -> str:
+def plans_text(plans: FleetPlan) -> str:
     """All plans, each a block; at the end, of several, how many there are of each sort."""
     blocks = ["\n".join(block(plan)) for plan in plans.plans]
     if len(plans.plans) > 1:
@@ -40,7 +45,7 @@ def plans_text(plans: Plans) -> str:
     return "\n\n".join(blocks) if blocks else "There are no custom resources."
 
 
-def totals(plans: Plans) -> str:
+def totals(plans: FleetPlan) -> str:
     """One line about many plans."""
     bad = sum(bool(plan.problems) for plan in plans.plans)
     idle = sum(plan.is_empty and not plan.problems for plan in plans.plans)
@@ -53,7 +58,7 @@ def totals(plans: Plans) -> str:
     return f"{len(plans.plans)} custom resources: {', '.join(part for part in parts if part)}."
 
 
-def block(plan: Plan) -> Iterator[str]:
+def block(plan: ResourcePlan) -> Iterator[str]:
     """One plan."""
     yield heading(plan)
     for problem in plan.problems:
@@ -70,7 +75,7 @@ def block(plan: Plan) -> Iterator[str]:
     yield f"  {summary(plan)}"
 
 
-def heading(plan: Plan) -> str:
+def heading(plan: ResourcePlan) -> str:
     """Which custom resource, where, from which version to which."""
     version = plan.wanted or "?"
     if plan.installed and plan.installed != plan.wanted:
@@ -137,24 +142,24 @@ def is_plain(text: str) -> bool:
     return bool(text) and text.isprintable() and text == text.strip()
 
 
-def summary(plan: Plan) -> str:
+def summary(plan: ResourcePlan) -> str:
     """How much would happen."""
     if plan.problems and not plan.changes:
         return "Nothing can be planned."
-    counts = [(act, len(plan.by(act))) for act in Act]
+    counts = [(act, len(plan.by(act))) for act in PlannedAction]
     said = ", ".join(f"{count} {COUNTED[act]}" for act, count in counts if count)
     if said:
         return f"{said}."
     return "Nothing would change on the target." if not plan.is_empty else "Nothing to do."
 
 
-def wide(plans: Plans) -> str:
+def wide(plans: FleetPlan) -> str:
     """One row for each field, with the whole values."""
     rows = [row for plan in plans.plans for row in rows_of(plan)]
     return table(HEADINGS, rows) if rows else "Nothing to do."
 
 
-def rows_of(plan: Plan) -> Iterator[Sequence[str]]:
+def rows_of(plan: ResourcePlan) -> Iterator[Sequence[str]]:
     """The rows of one plan."""
     start = (plan.target, plan.title)
     for problem in plan.problems:
@@ -176,7 +181,7 @@ def cells(change: FieldChange) -> tuple[str, str, str]:
     return change.field, shown(change.before, 0), shown(change.after, 0)
 
 
-def names(plans: Plans) -> list[str]:
+def names(plans: FleetPlan) -> list[str]:
     """The objects that would change, as kubectl names them, deletions first."""
     return [
         f"{str(change.ref.group_kind).lower()}/{change.ref.name}"

@@ -78,7 +78,7 @@ async def render_all(resources: "list[Knative]", folder: Path) -> "list[Rendered
     from knfleet.release.releases import Releases
     from knfleet.release.source.sources import cache_folder
     from knfleet.release.upgrade_path import check_migration
-    from knfleet.render.pipeline import Facts, render
+    from knfleet.render.pipeline import RenderFacts, render
 
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
     rendered: list[Rendered] = []
@@ -86,5 +86,5 @@ async def render_all(resources: "list[Knative]", folder: Path) -> "list[Rendered
         target = releases.target(resource)
         check_migration(resource.status.version, target, kind=resource.resource.kind)
         bundle = await releases.load(resource)
-        rendered.append(render(bundle.objects(), resource, Facts(version=bundle.version)))
+        rendered.append(render(bundle.objects(), resource, RenderFacts(version=bundle.version)))
     return rendered

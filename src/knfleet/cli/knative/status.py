@@ -15,8 +15,8 @@ from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
     print_json,
+    print_progress,
     print_yaml,
-    say,
 )
 from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from knfleet.clusters.provider_file import ProviderFile
     from knfleet.kube.client.verbs import Client
     from knfleet.view.chain import Chain
-    from knfleet.view.fleet_model import Fleet, InstallRow
+    from knfleet.view.fleet_model import FleetView, InstallRow
     from knfleet.view.fleet_reader import HubObjects
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -67,9 +67,11 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet status --watch
     knfleet status knative-serving/edge-1
     """
-    from knfleet.kube.client.verbs import Client, Options
+    from knfleet.kube.client.verbs import Client, ClientOptions
 
-    behaviour = Options(deadline_seconds=min(options["timeout"], Options().deadline_seconds))
+    behaviour = ClientOptions(
+        deadline_seconds=min(options["timeout"], ClientOptions().deadline_seconds)
+    )
     providers = None
     if name:
         from knfleet.view.target_access import providers_for
@@ -79,7 +81,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
 
     async def run() -> None:
         async with Client(connection, behaviour) as client:
-            view = View(client, name or "", options["output"], providers)
+            view = StatusView(client, name or "", options["output"], providers)
             await (view.follow() if options["watch"] else view.once())
 
     if not options["watch"]:
@@ -89,7 +91,7 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
         asyncio.run(run())
 
 
-class View:
+class StatusView:
     """What one call of the command shows."""
 
     def __init__(
@@ -99,7 +101,7 @@ class View:
         self.name = name
         self.output = output
         self.providers = providers
-        self.before: Fleet | None = None
+        self.before: FleetView | None = None
         self.shown = ""
         self.opened: tuple[Chain, Chain] | None = None
         """The last chain as the hub told it, and as it was when it was opened."""
@@ -110,7 +112,7 @@ class View:
 
         objects = await read_objects(self.client)
         for warning in objects.warnings:
-            say(f"note: {warning}")
+            print_progress(f"note: {warning}")
         await self.show(objects)
 
     async def follow(self) -> None:
@@ -119,7 +121,7 @@ class View:
 
         async with following(self.client) as live:
             for warning in live.known.warnings:
-                say(f"note: {warning}")
+                print_progress(f"note: {warning}")
             while True:
                 await self.show(live.objects(), is_live=True)
                 await live.changed()
@@ -135,7 +137,7 @@ class View:
             return
         await self.show_named(objects, fleet, now, is_live=is_live)
 
-    def print_fleet(self, fleet: "Fleet", now: datetime, *, is_live: bool) -> None:
+    def print_fleet(self, fleet: "FleetView", now: datetime, *, is_live: bool) -> None:
         """The whole fleet."""
         from knfleet.cli.knative.status_text import fleet_text, name_of, news
         from knfleet.view.fleet_reader import KINDS
@@ -151,13 +153,13 @@ class View:
                 click.echo(line)
         else:
             if len(fleet.warnings) == len(KINDS):
-                say("This cluster is no hub; `knfleet init` makes it one.")
+                print_progress("This cluster is no hub; `knfleet init` makes it one.")
             wide = self.output == "wide"
             lines = shutil.get_terminal_size().lines if sys.stdout.isatty() and not wide else 0
             self.emit(fleet_text(fleet, now, wide=wide, lines=lines), is_live=is_live)
 
     async def show_named(
-        self, objects: "HubObjects", fleet: "Fleet", now: datetime, *, is_live: bool
+        self, objects: "HubObjects", fleet: "FleetView", now: datetime, *, is_live: bool
     ) -> None:
         """One cluster, or the chain of one installation."""
         from knfleet.cli.knative.status_text import chain_text, cluster_text, name_of
@@ -178,7 +180,7 @@ class View:
         else:
             self.emit(text, is_live=is_live)
 
-    async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "Fleet") -> "Chain":
+    async def chain(self, row: "InstallRow", objects: "HubObjects", fleet: "FleetView") -> "Chain":
         """The chain of an installation, opened anew only when the hub says something new of it."""
         from knfleet.view.chain import chain_of
 
@@ -186,14 +188,14 @@ class View:
         cluster = next((each for each in fleet.clusters if each.name == row.cluster), None)
         told = chain_of(manifest, cluster)
         if self.opened is None or self.opened[0] != told:
-            self.opened = (told, await self.look(told, manifest))
+            self.opened = (told, await self.inspect(told, manifest))
         return self.opened[1]
 
-    async def look(self, chain: "Chain", manifest: "Object") -> "Chain":
+    async def inspect(self, chain: "Chain", manifest: "Object") -> "Chain":
         """The chain with its failing link opened on the target."""
         from knfleet.view.chain import opened, with_details
         from knfleet.view.target_access import target_of
-        from knfleet.view.workload_findings import looked_in_vain
+        from knfleet.view.workload_findings import unreadable_target
 
         failing = chain.failing
         if failing is None or failing.name == "target":
@@ -202,7 +204,7 @@ class View:
             async with target_of(self.client, manifest, self.providers) as client:
                 return await opened(chain, client)
         except KubeError as error:
-            return with_details(chain, failing.name, (looked_in_vain(error),))
+            return with_details(chain, failing.name, (unreadable_target(error),))
 
     def print_value(self, value: object, *, is_live: bool) -> None:
         """For programs: one document, or with --watch one for each change."""

@@ -8,9 +8,9 @@ from typing import TypeVar
 from knfleet.cli.fleet.get import age
 from knfleet.cli.output import Table
 from knfleet.view.chain import Chain
-from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow, Stand
+from knfleet.view.fleet_model import ClusterRow, FleetView, InstallRow, Stand
 from knfleet.view.progress import shortened
-from knfleet.view.workload_findings import Finding
+from knfleet.view.workload_findings import WorkloadFinding
 
 Row = TypeVar("Row", ClusterRow, InstallRow)
 
@@ -32,13 +32,13 @@ INSTALL_WORDS: dict[Stand, str] = {
 }
 
 
-def fleet_text(fleet: Fleet, now: datetime, *, wide: bool = False, lines: int = 0) -> str:
+def fleet_text(fleet: FleetView, now: datetime, *, wide: bool = False, lines: int = 0) -> str:
     """The fleet on one screen: of rows that are fine, only as many as fit into some lines."""
     parts = list(blocks(fleet, now, wide=wide, lines=lines))
     return "\n\n".join(parts) if parts else "No clusters and no installations yet."
 
 
-def blocks(fleet: Fleet, now: datetime, *, wide: bool, lines: int) -> Iterator[str]:
+def blocks(fleet: FleetView, now: datetime, *, wide: bool, lines: int) -> Iterator[str]:
     """The two tables, each under a line that counts."""
     room = max(0, lines - 8)
     shown = fit(fleet.clusters, room // 2)
@@ -135,7 +135,7 @@ def under_way(row: InstallRow) -> str:
     return ", ".join(filter(None, parts))
 
 
-def cluster_text(row: ClusterRow, fleet: Fleet, now: datetime) -> str:
+def cluster_text(row: ClusterRow, fleet: FleetView, now: datetime) -> str:
     """One cluster, and what is installed there."""
     since = f" for {age(row.since, now)}" if row.since else ""
     facts = {
@@ -175,7 +175,7 @@ def chain_text(chain: Chain, now: datetime) -> str:
     return "\n".join(lines)
 
 
-def finding_lines(finding: Finding, depth: int) -> Iterator[str]:
+def finding_lines(finding: WorkloadFinding, depth: int) -> Iterator[str]:
     """Something that was found, and what is below it."""
     indent = " " * (11 + 2 * depth)
     yield f"{indent}{finding.what}: {finding.message}".rstrip(": ")
@@ -183,7 +183,7 @@ def finding_lines(finding: Finding, depth: int) -> Iterator[str]:
         yield from finding_lines(each, depth + 1)
 
 
-def news(before: Fleet | None, after: Fleet) -> list[str]:
+def news(before: FleetView | None, after: FleetView) -> list[str]:
     """A line for each row that says something new, for those who read without a screen."""
     old: list[ClusterRow | InstallRow] = []
     if before is not None:

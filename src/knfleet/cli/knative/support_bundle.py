@@ -35,7 +35,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     are in it by name alone; tokens, keys, certificates and passwords are taken out everywhere.
     """
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.support_bundle import Evidence
+    from knfleet.view.support_bundle import SupportFiles
 
     connection = connection_of(kubeconfig, context)
     began = datetime.now(UTC)
@@ -44,7 +44,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     async def collect() -> tuple[dict[str, str], list[str]]:
         async with asyncio.timeout(options["timeout"]), Client(connection) as client:
             with progress(quiet=options["quiet"]) as shown:
-                evidence = Evidence(client, shown.say if shown else lambda _: None)
+                evidence = SupportFiles(client, shown.report if shown else lambda _: None)
                 # Asked first, so that a hub that does not answer is an error, not an empty archive.
                 await client.version()
                 return await evidence.collect(), evidence.notes

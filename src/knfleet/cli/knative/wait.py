@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knfleet.cli.completion_names import names_of_rows
-from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, say
+from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, print_progress
 from knfleet.cli.output import LiveProgress, PlainProgress, explained, progress
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
     from knfleet.kube.client.verbs import Client
     from knfleet.view.fleet_reader import HubObjects
-    from knfleet.view.wait_goals import Goal, Waiting
+    from knfleet.view.wait_goals import WaitGoal, WaitProgress
 
 
 def goals(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -53,14 +53,14 @@ def command(
     knfleet wait --for=condition=TargetClusterResolved edge-1
     """
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.wait_goals import Goal
+    from knfleet.view.wait_goals import WaitGoal
 
     if bool(names) == options["is_all"]:
         raise click.UsageError("name what to wait for, or write --all")
-    goal = Goal.parse(options["goal"])
+    goal = WaitGoal.parse(options["goal"])
     connection = connection_of(kubeconfig, context)
 
-    async def run() -> "Waiting":
+    async def run() -> "WaitProgress":
         async with Client(connection) as client:
             with progress(quiet=options["quiet"]) as shown:
                 waiter = Waiter(client, goal, options["timeout"], shown)
@@ -80,7 +80,7 @@ class Waiter:
     def __init__(
         self,
         client: "Client",
-        goal: "Goal",
+        goal: "WaitGoal",
         seconds: float,
         shown: PlainProgress | LiveProgress | None,
     ) -> None:
@@ -92,7 +92,7 @@ class Waiter:
         self.told: set[str] = set()
         self.last = ""
 
-    async def wait(self, given: tuple[str, ...]) -> "Waiting":
+    async def wait(self, given: tuple[str, ...]) -> "WaitProgress":
         """How it ended: with everything done, or with the time over."""
         from knfleet.view.fleet_watch import following
         from knfleet.view.wait_goals import waiting
@@ -103,7 +103,7 @@ class Waiter:
                 async with asyncio.timeout(self.seconds):
                     while True:
                         now = waiting(live.objects(), names, self.goal, datetime.now(UTC))
-                        self.tell(now)
+                        self.print_progress(now)
                         if now.is_over:
                             return now
                         await live.changed()
@@ -122,12 +122,12 @@ class Waiter:
         names: list[str] = []
         for name in given:
             if self.goal.kind == REMOVED and not rows_of(fleet, name):
-                say(f"note: nothing is called {name}, so it counts as removed")
+                print_progress(f"note: nothing is called {name}, so it counts as removed")
                 continue
             names.append(full_name(find(fleet, name)))
         return list(dict.fromkeys(names))
 
-    def tell(self, now: "Waiting") -> None:
+    def print_progress(self, now: "WaitProgress") -> None:
         """Say who is done since the last time, and who is waited for."""
         if self.shown is None:
             return
@@ -135,11 +135,11 @@ class Waiter:
         for name in now.done:
             if name not in self.told:
                 self.told.add(name)
-                self.shown.say(f"{name} {self.goal} after {seconds:.0f} s")
+                self.shown.report(f"{name} {self.goal} after {seconds:.0f} s")
         if now.left and str(now) != self.last:
             self.last = str(now)
             if isinstance(self.shown, PlainProgress):
-                self.shown.say(f"{now}")
+                self.shown.report(f"{now}")
         if isinstance(self.shown, LiveProgress):
             total = len(now.done) + len(now.left)
             names = ", ".join(str(each) for each in now.left[:2])

@@ -14,10 +14,10 @@ from knfleet.cli.process.operator import GoFlags, klog_options, switch
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.agent.assembly import Surroundings
-    from knfleet.agent.settings import Settings
+    from knfleet.agent.assembly import AgentEnvironment
+    from knfleet.agent.settings import AgentSettings
     from knfleet.kube.endpoint import Connection, Endpoint
-    from knfleet.runtime.http.listen_address import Bind
+    from knfleet.runtime.http.listen_address import ListenAddress
 
 TAKEN = (
     "kube-api-qps",
@@ -97,8 +97,8 @@ def command(**options: Any) -> None:
     from knfleet.runtime.process import run_process
 
     logs.configure("debug" if options["verbosity"] >= 4 else "info")
-    around = surroundings(options)
-    begin = partial(build, around=around, settings=settings(options, around))
+    environment = agent_environment(options)
+    begin = partial(build, environment=environment, settings=settings(options, environment))
     raise SystemExit(run_process(begin))
 
 
@@ -108,13 +108,13 @@ def spare_memory() -> None:
     modules.setdefault("rich", None)
 
 
-def surroundings(options: dict[str, Any]) -> "Surroundings":
+def agent_environment(options: dict[str, Any]) -> "AgentEnvironment":
     """Where the agent runs, as its flags say."""
-    from knfleet.agent.assembly import Surroundings
+    from knfleet.agent.assembly import AgentEnvironment
 
     home = connection(options["kubeconfig"])
     path = options["spoke_kubeconfig"]
-    return Surroundings(
+    return AgentEnvironment(
         spoke=connection(path) if path else home,
         home=home,
         bootstrap=options["bootstrap"],
@@ -131,9 +131,9 @@ def connection(path: Path | None) -> "Connection":
     return load([path]) if path else default_connection()
 
 
-def bind(listen: str) -> "Bind | None":
+def bind(listen: str) -> "ListenAddress | None":
     """Where to listen, if anywhere."""
-    from knfleet.runtime.http.listen_address import Bind, bind_host
+    from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 
     if not listen:
         return None
@@ -141,14 +141,14 @@ def bind(listen: str) -> "Bind | None":
     if not port.isdecimal() or int(port) > 65535:
         raise click.UsageError(f"--listen {listen}: an address and a port, as 127.0.0.1:8000")
     said = os.environ.get("KNFLEET_BIND_ADDRESS")
-    return Bind(said or host.strip("[]") or bind_host(), int(port))
+    return ListenAddress(said or host.strip("[]") or bind_host(), int(port))
 
 
-def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
+def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "AgentSettings":
     """What the flags ask for, checked."""
-    from knfleet.agent.registration.cluster_names import Names
-    from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, Settings
-    from knfleet.agent.status.cluster_status import Telling
+    from knfleet.agent.registration.cluster_names import AgentNames
+    from knfleet.agent.settings import LEAST_LIFETIME_SECONDS, AgentSettings
+    from knfleet.agent.status.cluster_status import ClaimFilter
     from knfleet.api.operator import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
 
     check_name(options["cluster"])
@@ -164,18 +164,18 @@ def settings(options: dict[str, Any], around: "Surroundings") -> "Settings":
     reserved: str = options["suffixes"]
     suffixes = tuple(suffix for suffix in reserved.split(",") if suffix)
     is_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not options["kubeconfig"]
-    here = around.home.namespace if is_pod else ""
-    return Settings(
-        asked=Names(options["cluster"], options["agent"]),
+    here = environment.home.namespace if is_pod else ""
+    return AgentSettings(
+        asked=AgentNames(options["cluster"], options["agent"]),
         namespace=here or options["namespace"] or AGENT_NAMESPACE,
         health_seconds=seconds(options["period"]),
         lifetime_seconds=options["lifetime"],
         annotations=annotations(options["annotations"]),
-        client_configs=tuple(client_configs(options["urls"], around.spoke.endpoint)),
-        telling=Telling(options["claims"], suffixes),
+        client_configs=tuple(client_configs(options["urls"], environment.spoke.endpoint)),
+        claim_filter=ClaimFilter(options["claims"], suffixes),
         has_claims=gates.get(CLAIM_GATE, True),
         has_properties=gates.get(PROPERTY_GATE, False),
-        spoke=reachable(options["urls"], around.spoke.endpoint),
+        spoke=reachable(options["urls"], environment.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),

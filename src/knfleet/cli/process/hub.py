@@ -29,33 +29,33 @@ def run(
     which people log in with tokens of their own.
     """
     from knfleet.hub.main import HubSettings, build
-    from knfleet.hub.manager import FleetOptions
+    from knfleet.hub.manager import HubOptions
     from knfleet.hub.profiles.builtin_providers import BuiltInProviders
     from knfleet.install.hub_manifests import related_resources
-    from knfleet.plugins.inprocess import OwnPlugins
-    from knfleet.runtime.http.listen_address import Bind, bind_host
+    from knfleet.plugins.inprocess import InProcessPlugins
+    from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 
     parts = operator.prepared(kubeconfig, context, server, options)
     users = frozenset(name for names in auto_approved for name in names.split(",") if name)
     if parts["providers"] is None:
         environment = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig.absolute())}
         parts["providers"] = BuiltInProviders(environment)
-        parts["providers"].run_plugin = OwnPlugins()
+        parts["providers"].run_plugin = InProcessPlugins()
     port = options["webhook_port"]
-    fleet = FleetOptions(
+    fleet = HubOptions(
         auto_approved_users=users,
         related_resources=related_resources(),
-        webhook=Bind(bind_host(), port) if port else None,
+        webhook=ListenAddress(bind_host(), port) if port else None,
         namespace=parts["settings"].system_namespace,
     )
     parts["settings"] = HubSettings(parts["settings"], fleet)
     if options["web"] is None:
         operator.start(partial(build, **parts))
         return
-    from knfleet.web.server.process import Inside, build_hub
+    from knfleet.web.server.main import EmbeddedDashboard, build_hub
 
     web = settings_of({**options, "address": options["web"], "login": True})
-    operator.start(partial(build_hub, inside=Inside(**parts, web=web)))
+    operator.start(partial(build_hub, inside=EmbeddedDashboard(**parts, web=web)))
 
 
 AUTO_APPROVED = click.Option(

@@ -108,33 +108,35 @@ def fleet_for(cluster: str, choices: dict[str, Any]) -> "list[Object]":
     """What `init` applies, or for a cluster what `join` applies, but for what holds a token."""
     from knfleet.agent.registration.cluster_names import new_name_problem
     from knfleet.cli.fleet.fleet_options import image_from
-    from knfleet.install.agent_manifests import JoinPlan, home_objects
-    from knfleet.install.deployments import HubPlan, cluster_manager, hub_deployment
+    from knfleet.install.agent_manifests import AgentInstall, home_objects
+    from knfleet.install.deployments import HubInstall, cluster_manager, hub_deployment
     from knfleet.install.hub_manifests import hub_objects
 
     image = image_from("", choices["image"] or "", "default")
     if not cluster:
-        plan = HubPlan(image=image, check_profile_use=choices["check_profile_use"])
+        plan = HubInstall(image=image, check_profile_use=choices["check_profile_use"])
         return [*hub_objects(plan), cluster_manager(plan), hub_deployment(plan)]
     if problem := new_name_problem(cluster):
         raise click.UsageError(f"--cluster-name {cluster}: {problem}")
-    objects = home_objects(JoinPlan(cluster=cluster, bootstrap=b"", image=image))
+    objects = home_objects(AgentInstall(cluster=cluster, bootstrap=b"", image=image))
     return [each for each in objects if each["kind"] != "Secret"]
 
 
 def chosen(choices: dict[str, Any]) -> "list[Object]":
     """The objects of an operator as the options ask for it."""
     from knfleet.install.operator_manifests import everything
-    from knfleet.install.operator_options import Install, InstallError, Plugin, check
+    from knfleet.install.operator_options import InstallError, OperatorInstall, PluginImage, check
 
     file: Path | None = choices.pop("provider_file")
     if choices["multicluster"] and file is None:
         raise click.UsageError("--multicluster needs --provider-file FILE")
     if file is not None and not choices["multicluster"]:
         raise click.UsageError("--provider-file is for --multicluster; give both")
-    plugins = tuple(Plugin(*each) for each in choices.pop("plugins"))
+    plugins = tuple(PluginImage(*each) for each in choices.pop("plugins"))
     given = {name: value for name, value in choices.items() if value is not None}
-    install = Install(**given, plugins=plugins, providers=file.read_bytes() if file else b"")
+    install = OperatorInstall(
+        **given, plugins=plugins, providers=file.read_bytes() if file else b""
+    )
     try:
         check(install)
     except InstallError as error:

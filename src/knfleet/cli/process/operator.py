@@ -163,13 +163,13 @@ def provider_file(path: str | None) -> "ProviderFile | None":
     One that is of no use yet ends nothing: it is followed, and conditions say what is wrong.
     """
     from knfleet.clusters.provider_file import ProviderFile
-    from knfleet.plugins.inprocess import OwnPlugins
+    from knfleet.plugins.inprocess import InProcessPlugins
 
     if not path:
         return None
     providers = ProviderFile(Path(path))
-    providers.run_plugin = OwnPlugins()
-    providers.look()
+    providers.run_plugin = InProcessPlugins()
+    providers.reload_if_changed()
     return providers
 
 

@@ -63,17 +63,17 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     from knfleet.cli.process.operator import start
     from knfleet.runtime import logs
     from knfleet.view.target_access import providers_for
-    from knfleet.web.server.process import Beside, build
+    from knfleet.web.server.main import StandaloneDashboard, build
     from knfleet.web.server.settings import check_free
 
     logs.configure("warning")
-    beside = Beside(
+    beside = StandaloneDashboard(
         connection=connection_of(kubeconfig, context),
         settings=settings_of(options),
         providers=providers_for(options["provider_file"], kubeconfig, context),
         releases=releases_of(options["origin"]),
         namespaces=options["namespaces"],
-        ready=partial(tell, options["url_file"]),
+        ready=partial(write_url, options["url_file"]),
     )
     check_free(beside.settings)
     start(partial(build, beside=beside))
@@ -114,12 +114,12 @@ def releases_of(origin: str | None) -> "Releases | None":
     return Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
 
 
-def tell(url_file: Path | None, url: str) -> None:
+def write_url(url_file: Path | None, url: str) -> None:
     """Say where the dashboard is."""
     if url_file is None:
         click.echo(url)
         return
-    from knfleet.dev.folder import write_private
+    from knfleet.dev.dev_folder import write_private
 
     write_private(url_file, f"{url}\n")
     click.echo(f"the address is in {url_file}")

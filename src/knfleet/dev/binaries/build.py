@@ -12,8 +12,8 @@ from pathlib import Path
 
 import knfleet
 from knfleet.dev.binaries.locate import KUBERNETES
-from knfleet.dev.errors import GroundError
-from knfleet.dev.progress import Progress
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import ProgressReporter
 
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -29,7 +29,7 @@ def modules() -> Path:
     for folder in (package.parents[1] / "ground", package / "dev" / "ground"):
         if (folder / "go.mod").exists():
             return folder
-    raise GroundError("ground/go.mod is not part of this installation; install knfleet again")
+    raise DevError("ground/go.mod is not part of this installation; install knfleet again")
 
 
 def linker_flags(name: str) -> str:
@@ -42,12 +42,12 @@ def linker_flags(name: str) -> str:
     return " ".join(["-s -w", *(f"-X {variable}.{key}={value}" for key, value in stamps.items())])
 
 
-async def build(go: str, folder: Path, names: list[str], progress: Progress) -> None:
+async def build(go: str, folder: Path, names: list[str], progress: ProgressReporter) -> None:
     """Build binaries into the cache."""
     source = modules()
     target = folder / "built"
     target.mkdir(parents=True, exist_ok=True)
-    progress.say(f"building {', '.join(names)} with {go}: about 5 minutes, once")
+    progress.report(f"building {', '.join(names)} with {go}: about 5 minutes, once")
     lister = [go, "list", "-deps", *(PACKAGES[name] for name in names)]
     total = len(await run(lister, source, Counter(progress, "downloading modules")))
     counter = Counter(progress, "compiling packages", total)
@@ -57,14 +57,14 @@ async def build(go: str, folder: Path, names: list[str], progress: Progress) -> 
         command = [go, "build", "-v", *flags, "-o", str(draft), PACKAGES[name]]
         await run(command, source, counter)
         draft.replace(target / name)
-        progress.say(f"built {name}")
+        progress.report(f"built {name}")
     counter.finish()
 
 
 class Counter:
     """Counts the lines of a Go command that tell of progress."""
 
-    def __init__(self, progress: Progress, what: str, total: int = 0) -> None:
+    def __init__(self, progress: ProgressReporter, what: str, total: int = 0) -> None:
         self.progress, self.what, self.total = progress, what, total
         self.done = 0
 
@@ -109,7 +109,7 @@ async def run(command: list[str], source: Path, counter: Counter) -> list[str]:
             await process.wait()
         raise
     if code:
-        raise GroundError(
+        raise DevError(
             f"`{' '.join(command[:2])}` failed with exit code {code}:\n  " + "\n  ".join(last)
         )
     return output.result()

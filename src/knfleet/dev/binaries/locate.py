@@ -18,9 +18,9 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
-from knfleet.dev.errors import GroundError
-from knfleet.dev.folder import locked, write_private
-from knfleet.dev.progress import Progress
+from knfleet.dev.dev_folder import locked, write_private
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import ProgressReporter
 
 KUBERNETES = "1.35.8"
 ETCD = "3.6.5"
@@ -40,7 +40,7 @@ class Tool(Struct, frozen=True):
     origin: str
 
 
-class Known(Struct, frozen=True):
+class KnownFile(Struct, frozen=True):
     """What a file was when its version was asked."""
 
     size: int
@@ -59,24 +59,24 @@ def cache_folder() -> Path:
     return base.absolute() / "ground" / f"kubernetes-{KUBERNETES}-etcd-{ETCD}-{machine}"
 
 
-async def ensure(progress: Progress) -> Toolset:
+async def ensure(progress: ProgressReporter) -> Toolset:
     """All tools, built or downloaded if that is what it takes."""
     way = os.environ.get("KNFLEET_GROUND", "auto")
     if way not in WAYS:
-        raise GroundError(f"KNFLEET_GROUND={way!r} is not one of {', '.join(WAYS)}")
+        raise DevError(f"KNFLEET_GROUND={way!r} is not one of {', '.join(WAYS)}")
     folder = cache_folder()
     found, notes = await asyncio.to_thread(search, folder, way)
     if set(TOOLS) <= found.keys():
         return found
     if way == "path":
-        raise GroundError(none_works(found, notes, "KNFLEET_GROUND=path forbids to make them"))
+        raise DevError(none_works(found, notes, "KNFLEET_GROUND=path forbids to make them"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise GroundError(
+        raise DevError(
             f"cannot make {error.filename}: {error.strerror}; set KNFLEET_CACHE to another folder"
         ) from error
-    progress.say(f"Kubernetes {KUBERNETES} and etcd {ETCD} are made ready once, in {folder}")
+    progress.report(f"Kubernetes {KUBERNETES} and etcd {ETCD} are made ready once, in {folder}")
     lock = folder / "lock"
     busy = f"another process still makes the binaries in {folder}"
     holding = locked(lock, wait_seconds=3600, busy=busy)
@@ -89,12 +89,12 @@ async def ensure(progress: Progress) -> Toolset:
         holding.__exit__(None, None, None)
     found, notes = await asyncio.to_thread(search, folder, way)
     if set(TOOLS) - found.keys():
-        raise GroundError(none_works(found, notes, "what was made does not run"))
+        raise DevError(none_works(found, notes, "what was made does not run"))
     return found
 
 
 async def make(
-    folder: Path, missing: list[str], way: str, progress: Progress, notes: list[str]
+    folder: Path, missing: list[str], way: str, progress: ProgressReporter, notes: list[str]
 ) -> None:
     """Build the missing tools, or download them when there is no Go."""
     from knfleet.dev.binaries import build, official_builds
@@ -103,15 +103,15 @@ async def make(
         return
     go = shutil.which("go")
     if way == "build" and go is None:
-        raise GroundError(none_works({}, notes, "KNFLEET_GROUND=build, but there is no `go`"))
+        raise DevError(none_works({}, notes, "KNFLEET_GROUND=build, but there is no `go`"))
     if go is not None and way != "download":
         await build.build(go, folder, missing, progress)
         return
     try:
         await official_builds.download(folder, missing, progress)
-    except GroundError as error:
+    except DevError as error:
         reason = str(error) if way == "download" else f"there is no `go` in PATH, and {error}"
-        raise GroundError(none_works({}, notes, reason)) from error
+        raise DevError(none_works({}, notes, reason)) from error
 
 
 def search(folder: Path, way: str = "auto") -> tuple[Toolset, list[str]]:
@@ -130,7 +130,7 @@ def search(folder: Path, way: str = "auto") -> tuple[Toolset, list[str]]:
             notes.append(f"{path} ({origin}): {problem}")
             if origin == "KUBEBUILDER_ASSETS":
                 # Somebody named this very file; to use another silently would hide the mistake.
-                raise GroundError(
+                raise DevError(
                     f"{path}: {problem}; mend KUBEBUILDER_ASSETS, or unset it to have the"
                     " binaries found or built"
                 )
@@ -156,7 +156,7 @@ def candidates(name: str, folder: Path, way: str) -> list[tuple[Path, str]]:
     return [(path, origin) for path, origin in files if path.exists() or origin[:1] == "K"]
 
 
-def examine(name: str, path: Path, origin: str, known: dict[str, Known]) -> Tool | str:
+def examine(name: str, path: Path, origin: str, known: dict[str, KnownFile]) -> Tool | str:
     """The tool with its version, or what is wrong with it; remembers what it was told."""
     try:
         stat = path.stat()
@@ -171,7 +171,7 @@ def examine(name: str, path: Path, origin: str, known: dict[str, Known]) -> Tool
         return f"does not run: {error.strerror if isinstance(error, OSError) else error}"
     except ValueError as error:
         return str(error)
-    known[str(path)] = Known(stat.st_size, stat.st_mtime_ns, version)
+    known[str(path)] = KnownFile(stat.st_size, stat.st_mtime_ns, version)
     return Tool(name, path, version, origin)
 
 
@@ -200,10 +200,10 @@ def unsuitable(tool: Tool) -> str | None:
     return None if (major, minor) == (1, wanted) else f"version {tool.version}, not 1.{wanted}"
 
 
-def remembered(memory: Path) -> dict[str, Known]:
+def remembered(memory: Path) -> dict[str, KnownFile]:
     """Versions asked earlier; a damaged memory is no memory."""
     try:
-        return msgspec.json.decode(memory.read_bytes(), type=dict[str, Known])
+        return msgspec.json.decode(memory.read_bytes(), type=dict[str, KnownFile])
     except (OSError, msgspec.DecodeError):
         return {}
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import aiohttp
 
 from knfleet.dev.binaries.locate import ETCD, KUBERNETES
-from knfleet.dev.errors import GroundError
-from knfleet.dev.progress import Progress
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import ProgressReporter
 
 KUBERNETES_SITE = "https://dl.k8s.io"
 ETCD_SITE = "https://github.com/etcd-io/etcd/releases/download"
@@ -35,7 +35,7 @@ def locations(name: str) -> tuple[str, str]:
     return file, f"{file}.sha256"
 
 
-async def download(folder: Path, names: list[str], progress: Progress) -> None:
+async def download(folder: Path, names: list[str], progress: ProgressReporter) -> None:
     """Download binaries into the cache."""
     target = folder / "downloaded"
     target.mkdir(parents=True, exist_ok=True)
@@ -46,12 +46,12 @@ async def download(folder: Path, names: list[str], progress: Progress) -> None:
                 await fetch(session, name, target, progress)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 reason = str(error) or type(error).__name__
-                raise GroundError(f"{name} cannot be downloaded: {reason}") from error
-            progress.say(f"downloaded {name}")
+                raise DevError(f"{name} cannot be downloaded: {reason}") from error
+            progress.report(f"downloaded {name}")
 
 
 async def fetch(
-    session: aiohttp.ClientSession, name: str, target: Path, progress: Progress
+    session: aiohttp.ClientSession, name: str, target: Path, progress: ProgressReporter
 ) -> None:
     """Download one binary, going on with a part that an earlier run left."""
     location, digests = locations(name)
@@ -62,7 +62,7 @@ async def fetch(
     actual = await asyncio.to_thread(digest_file, part)
     if actual != expected:
         part.unlink()
-        raise GroundError(
+        raise DevError(
             f"{location} has sha256 {actual}, published is {expected}; run again, and if it stays"
             " so, do not trust that place"
         )
@@ -70,7 +70,7 @@ async def fetch(
 
 
 async def receive(
-    session: aiohttp.ClientSession, location: str, part: Path, progress: Progress
+    session: aiohttp.ClientSession, location: str, part: Path, progress: ProgressReporter
 ) -> None:
     """Append to the part file until it is complete."""
     have = part.stat().st_size if part.exists() else 0
@@ -86,7 +86,7 @@ async def receive(
             async for chunk in answer.content.iter_chunked(2**20):
                 have += len(chunk)
                 if have > LIMIT_BYTES:
-                    raise GroundError(f"{location} is larger than {LIMIT_BYTES >> 20} MB")
+                    raise DevError(f"{location} is larger than {LIMIT_BYTES >> 20} MB")
                 file.write(chunk)
                 progress.advance(f"downloading {part.name[1:-5]}", have, max(have, total))
 
@@ -97,7 +97,7 @@ def digest_of(file: str, published: str) -> str:
         words = line.split()
         if len(words) == 1 or (len(words) == 2 and words[1].lstrip("*") == file):
             return words[0].lower()
-    raise GroundError(f"no digest is published for {file}")
+    raise DevError(f"no digest is published for {file}")
 
 
 def digest_file(path: Path) -> str:
@@ -124,4 +124,4 @@ def extract(archive: Path, name: str) -> bytes:
         for member in tar:
             if member.isfile() and member.name.rpartition("/")[2] == name:
                 return (tar.extractfile(member) or io.BytesIO()).read()
-    raise GroundError(f"{archive.name} has no {name} in it")
+    raise DevError(f"{archive.name} has no {name} in it")

@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 
 from knfleet.dev import ports, processes
-from knfleet.dev.dev_clusters import DASHBOARD, Ground
-from knfleet.dev.errors import GroundError
+from knfleet.dev.dev_clusters import DASHBOARD, DevClusters
+from knfleet.dev.errors import DevError
 
 NAME = f"hub.{DASHBOARD}"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.1
 
 
-async def start(ground: Ground, flags: Sequence[str] = ()) -> str:
+async def start(ground: DevClusters, flags: Sequence[str] = ()) -> str:
     """Start a dashboard of the hub; its address. It runs until the clusters are taken down."""
     folder = ground.folder
     (port,) = ports.reserve(1, ground.port_range, folder.state_file)
@@ -32,7 +32,7 @@ async def start(ground: Ground, flags: Sequence[str] = ()) -> str:
         if url_file.exists():
             return url_file.read_text().strip()
         await asyncio.sleep(POLL_SECONDS)
-    raise GroundError(f"the dashboard does not start: {processes.tail(folder.log(NAME))}")
+    raise DevError(f"the dashboard does not start: {processes.tail(folder.log(NAME))}")
 
 
 def flags_for(releases: str = "", provider_file: str = "") -> list[str]:

@@ -12,61 +12,61 @@ from knfleet.dev.demo import dashboard_process
 from knfleet.dev.demo.fleet_demo import show_fleet
 from knfleet.dev.demo.hub_demo import show_hub
 from knfleet.dev.demo.spokes_demo import show_spokes
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.dev_status import ClusterStatus, status
-from knfleet.dev.errors import GroundError
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_status import DevClusterStatus, status
+from knfleet.dev.errors import DevError
 from knfleet.dev.manual_profiles import provider_file
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.release.errors import ReleaseError
-from knfleet.release.source.sources import GoModule
+from knfleet.release.source.sources import GoModuleSource
 
 AVAILABLE_SECONDS = 60
 SHOWN_SPOKES = 2
 """How many spokes the part on many clusters needs."""
 
 
-class Shown(Struct, frozen=True):
+class DemoResult(Struct, frozen=True):
     """What there is at the end."""
 
-    clusters: tuple[ClusterStatus, ...]
+    clusters: tuple[DevClusterStatus, ...]
     url: str
     """Of the dashboard."""
 
 
 async def show(
-    ground: Ground,
+    ground: DevClusters,
     spokes: int,
-    progress: Progress,
+    progress: ProgressReporter,
     *,
     keep: bool = False,
     profiles: str = "fleet",
-) -> Shown:
+) -> DemoResult:
     """A hub and spokes with a Deployment on each, Knative on all; how they are then."""
     started = time.monotonic()
-    progress.say(f"starting a hub and {spokes} spokes: real API servers on loopback")
+    progress.report(f"starting a hub and {spokes} spokes: real API servers on loopback")
     state = await ground.up(spokes)
-    progress.say(f"{len(state.clusters)} clusters ready in {time.monotonic() - started:.1f} s")
+    progress.report(f"{len(state.clusters)} clusters ready in {time.monotonic() - started:.1f} s")
     async with asyncio.TaskGroup() as group:
         for cluster in state.clusters:
             group.create_task(deploy(ground, cluster.name, progress))
     releases = ""
     try:
-        releases = str(await GoModule().fetch())
+        releases = str(await GoModuleSource().fetch())
     except ReleaseError as error:
-        progress.say(f"Knative is not shown, for want of its release files: {error}")
+        progress.report(f"Knative is not shown, for want of its release files: {error}")
     file = "" if profiles == "fleet" else str(provider_file(ground))
     url = await dashboard_process.start(ground, dashboard_process.flags_for(releases, file))
-    progress.say(f"dashboard: {url}")
+    progress.report(f"dashboard: {url}")
     if releases:
         await show_hub(ground, releases, progress)
         if spokes >= SHOWN_SPOKES:
             shown = show_fleet if profiles == "fleet" else show_spokes
             await shown(ground, releases, progress, keep=keep)
-    return Shown((await status(ground.folder)).clusters, url)
+    return DemoResult((await status(ground.folder)).clusters, url)
 
 
-async def deploy(ground: Ground, cluster: str, progress: Progress) -> None:
+async def deploy(ground: DevClusters, cluster: str, progress: ProgressReporter) -> None:
     """A Deployment on one cluster, applied and waited for."""
     started = time.monotonic()
     manifest = deployment("hello", replicas=3)
@@ -76,12 +76,12 @@ async def deploy(ground: Ground, cluster: str, progress: Progress) -> None:
             async with asyncio.timeout(AVAILABLE_SECONDS):
                 await available(client, Key.of(manifest))
         except TimeoutError:
-            raise GroundError(
+            raise DevError(
                 f"deployment hello on {cluster} is not available after {AVAILABLE_SECONDS} s;"
                 f" look at: knfleet dev logs {cluster} node --dir {ground.folder.root}"
             ) from None
     seconds = time.monotonic() - started
-    progress.say(f"{cluster}: deployment hello is available with 3 pods after {seconds:.1f} s")
+    progress.report(f"{cluster}: deployment hello is available with 3 pods after {seconds:.1f} s")
 
 
 async def available(client: Client, key: Key) -> None:

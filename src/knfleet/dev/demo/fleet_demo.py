@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from knfleet.api.cluster.managedcluster import CLUSTERS, DELETE_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items
-from knfleet.dev.demo import steps
-from knfleet.dev.demo.spokes_demo import home_on, inside, lose_and_find
-from knfleet.dev.demo.steps import Wanted, install, limit, nothing_left, remove, together
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.errors import GroundError
-from knfleet.dev.progress import Progress
+from knfleet.apply.manifest_fields import items
+from knfleet.dev.demo import demo_steps
+from knfleet.dev.demo.demo_steps import DemoResource, install, limit, nothing_left, remove, together
+from knfleet.dev.demo.spokes_demo import home_on, inside, show_outage
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 
@@ -27,10 +27,12 @@ PLACE = "open-cluster-management"
 """The namespace in which every cluster has a profile."""
 IMAGE = "knfleet"
 PLACES = {"cluster1": "spoke1", "cluster2": "spoke2"}
-COMPONENTS = {"cluster1": steps.SERVING, "cluster2": steps.EVENTING}
+COMPONENTS = {"cluster1": demo_steps.SERVING, "cluster2": demo_steps.EVENTING}
 
 
-async def show_fleet(ground: Ground, releases: str, progress: Progress, *, keep: bool) -> None:
+async def show_fleet(
+    ground: DevClusters, releases: str, progress: ProgressReporter, *, keep: bool
+) -> None:
     """Join two spokes, install Knative on them by their profiles, and take all of it back."""
     shell = Shell(ground, progress)
     for name, wanted in COMPONENTS.items():
@@ -46,12 +48,12 @@ async def show_fleet(ground: Ground, releases: str, progress: Progress, *, keep:
         await shell.type(*join, "--context", place, "--image", IMAGE, shown=f"join {name}")
     await shell.type("accept", "--clusters", ",".join(PLACES), "--wait", "--context", "hub")
     for line in (await shell.type("get", "clusters", "--context", "hub")).splitlines():
-        progress.say(f"  {line}")
+        progress.report(f"  {line}")
     async with Client(ground.connection("hub")) as hub:
         wanted = [await ready_for(hub, *each) for each in COMPONENTS.items()]
-        progress.say("hub: both have a ClusterProfile with access")
+        progress.report("hub: both have a ClusterProfile with access")
         await together(*(install(hub, each, VERSION, progress) for each in wanted))
-        await lose_and_find(ground, hub, wanted[1], progress)
+        await show_outage(ground, hub, wanted[1], progress)
         if keep:
             return
         await together(*(remove(hub, each, progress) for each in wanted))
@@ -73,19 +75,19 @@ async def forget(hub: Client, cluster: Key) -> None:
         with contextlib.suppress(NotFound):
             while True:
                 await hub.get(CLUSTERS, cluster.name)
-                await asyncio.sleep(steps.POLL_SECONDS)
+                await asyncio.sleep(demo_steps.POLL_SECONDS)
 
 
 class Shell:
     """Somebody who types our commands."""
 
-    def __init__(self, ground: Ground, progress: Progress) -> None:
+    def __init__(self, ground: DevClusters, progress: ProgressReporter) -> None:
         self.environment = {**os.environ, "KUBECONFIG": str(ground.folder.kubeconfig)}
         self.progress = progress
 
     async def type(self, *arguments: str, shown: str = "") -> str:
         """Run a command, and say which; what it printed. Raises with what it said if it fails."""
-        self.progress.say(f"$ knfleet {shown or ' '.join(arguments)}")
+        self.progress.report(f"$ knfleet {shown or ' '.join(arguments)}")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "knfleet", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
@@ -96,11 +98,11 @@ class Shell:
         async with limit(f"knfleet {arguments[0]} does not end"):
             out, errors = await process.communicate()
         if process.returncode:
-            raise GroundError(f"knfleet {arguments[0]} failed: {errors.decode().strip()}")
+            raise DevError(f"knfleet {arguments[0]} failed: {errors.decode().strip()}")
         return out.decode()
 
 
-async def ready_for(hub: Client, name: str, wanted: Wanted) -> Wanted:
+async def ready_for(hub: Client, name: str, wanted: DemoResource) -> DemoResource:
     """Wait for a profile with access; the custom resource for its cluster."""
     only = f"metadata.name={name}"
     async with limit(f"{name} gets no ClusterProfile with access"):

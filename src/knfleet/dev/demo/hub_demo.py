@@ -3,8 +3,7 @@
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Object
 from knfleet.dev.cluster_contents import contents
-from knfleet.dev.demo.operator_process import operator
-from knfleet.dev.demo.steps import (
+from knfleet.dev.demo.demo_steps import (
     EVENTING,
     SERVING,
     install,
@@ -13,14 +12,15 @@ from knfleet.dev.demo.steps import (
     served,
     together,
 )
-from knfleet.dev.dev_clusters import Ground
-from knfleet.dev.progress import Progress
+from knfleet.dev.demo.operator_process import operator
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 
 BOTH = (SERVING, EVENTING)
 
 
-async def show_hub(ground: Ground, releases: str, progress: Progress) -> None:
+async def show_hub(ground: DevClusters, releases: str, progress: ProgressReporter) -> None:
     """Install both components on the hub, upgrade them, remove them; nothing stays but CRDs."""
     connection = ground.connection("hub")
     async with Client(connection) as client, operator(ground, releases) as process:
@@ -30,10 +30,10 @@ async def show_hub(ground: Ground, releases: str, progress: Progress) -> None:
         before = set(await contents(client))
         for version in ("1.22", "1.23"):
             verb = "installing" if version == "1.22" else "upgrading to"
-            progress.say(f"hub: {verb} Knative {version} by custom resources")
+            progress.report(f"hub: {verb} Knative {version} by custom resources")
             await together(*(install(client, each, version, progress) for each in BOTH))
         megabytes = process.memory_info().rss >> 20
-        progress.say(f"hub: the operator uses {megabytes} MB; now both are deleted")
+        progress.report(f"hub: the operator uses {megabytes} MB; now both are deleted")
         await together(*(remove(client, each, progress) for each in BOTH))
         await nothing_left(client, before, "hub", progress)
 

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import psutil
 
 from knfleet.dev import ports, processes
-from knfleet.dev.dev_clusters import OPERATOR, Ground
+from knfleet.dev.dev_clusters import OPERATOR, DevClusters
 
 NAME = f"hub.{OPERATOR}"
 GRACE_SECONDS = 15.0
 
 
-def start(ground: Ground, releases: str, flags: Sequence[str] = ()) -> psutil.Process:
+def start(ground: DevClusters, releases: str, flags: Sequence[str] = ()) -> psutil.Process:
     """Start the operator; it runs until `stop`, or until the clusters are taken down."""
     folder = ground.folder
     (port,) = ports.reserve(1, ground.port_range, folder.state_file)
@@ -26,7 +26,7 @@ def start(ground: Ground, releases: str, flags: Sequence[str] = ()) -> psutil.Pr
     return psutil.Process(processes.start(folder, NAME, arguments).pid)
 
 
-def stop(ground: Ground) -> None:
+def stop(ground: DevClusters) -> None:
     """End the operator, politely."""
     found = processes.recorded(ground.folder).get(NAME)
     if found is not None:
@@ -35,7 +35,7 @@ def stop(ground: Ground) -> None:
 
 @asynccontextmanager
 async def operator(
-    ground: Ground, releases: str, *flags: str, keep: bool = False
+    ground: DevClusters, releases: str, *flags: str, keep: bool = False
 ) -> AsyncGenerator[psutil.Process]:
     """The operator while something is shown; with `keep` it runs on if all went well."""
     process = start(ground, releases, flags)

@@ -12,13 +12,11 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import READY, TARGET_CLUSTER_RESOLVED
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
-from knfleet.dev.cluster_contents import Thing, contents
+from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.dev.control_plane import API_SERVER
-from knfleet.dev.demo import steps
-from knfleet.dev.demo.hub_demo import namespace
-from knfleet.dev.demo.operator_process import operator
-from knfleet.dev.demo.steps import (
-    Wanted,
+from knfleet.dev.demo import demo_steps
+from knfleet.dev.demo.demo_steps import (
+    DemoResource,
     condition,
     install,
     nothing_left,
@@ -27,15 +25,19 @@ from knfleet.dev.demo.steps import (
     together,
     wait_for,
 )
-from knfleet.dev.dev_clusters import Ground
+from knfleet.dev.demo.hub_demo import namespace
+from knfleet.dev.demo.operator_process import operator
+from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.manual_profiles import provider_file, register
-from knfleet.dev.progress import Progress
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 
 VERSION = "1.23"
 
 
-async def show_spokes(ground: Ground, releases: str, progress: Progress, *, keep: bool) -> None:
+async def show_spokes(
+    ground: DevClusters, releases: str, progress: ProgressReporter, *, keep: bool
+) -> None:
     """Serving on the first spoke, Eventing on the second, which is frozen and thawed; then none."""
     file = provider_file(ground)
     flags = (f"--clusterprofile-provider-file={file}",)
@@ -45,13 +47,15 @@ async def show_spokes(ground: Ground, releases: str, progress: Progress, *, keep
     ):
         await served(hub)
         wanted = [
-            await prepare(ground, hub, steps.SERVING, "spoke1"),
-            await prepare(ground, hub, steps.EVENTING, "spoke2"),
+            await prepare(ground, hub, demo_steps.SERVING, "spoke1"),
+            await prepare(ground, hub, demo_steps.EVENTING, "spoke2"),
         ]
-        progress.say("hub: spoke1 and spoke2 are registered as ClusterProfiles with secretreader")
+        progress.report(
+            "hub: spoke1 and spoke2 are registered as ClusterProfiles with secretreader"
+        )
         before = {each.place: await inside(ground, each.place) for each in wanted}
         await together(*(install(hub, each, VERSION, progress) for each in wanted))
-        await lose_and_find(ground, hub, wanted[1], progress)
+        await show_outage(ground, hub, wanted[1], progress)
         if keep:
             return
         await together(*(remove(hub, each, progress) for each in wanted))
@@ -61,7 +65,9 @@ async def show_spokes(ground: Ground, releases: str, progress: Progress, *, keep
             await hub.delete(PROFILES, Key("fleet-system", each.place))
 
 
-async def prepare(ground: Ground, hub: Client, wanted: Wanted, place: str) -> Wanted:
+async def prepare(
+    ground: DevClusters, hub: Client, wanted: DemoResource, place: str
+) -> DemoResource:
     """Register a spoke; the custom resource that is to be installed on it."""
     profile = await register(ground, hub, place)
     await home_on(ground, "hub", wanted)
@@ -70,35 +76,39 @@ async def prepare(ground: Ground, hub: Client, wanted: Wanted, place: str) -> Wa
     return replace(wanted, place=place, spec={**wanted.spec, "clusterProfileRef": reference})
 
 
-async def home_on(ground: Ground, place: str, wanted: Wanted) -> None:
+async def home_on(ground: DevClusters, place: str, wanted: DemoResource) -> None:
     """Make the namespace of a component on a cluster."""
     async with Client(ground.connection(place)) as client:
         await client.apply(NAMESPACES, namespace(wanted.key.namespace))
 
 
-async def inside(ground: Ground, place: str) -> set[Thing]:
+async def inside(ground: DevClusters, place: str) -> set[ContentsEntry]:
     """Everything that is on a cluster."""
     async with Client(ground.connection(place)) as client:
         return set(await contents(client))
 
 
-async def lose_and_find(ground: Ground, hub: Client, wanted: Wanted, progress: Progress) -> None:
+async def show_outage(
+    ground: DevClusters, hub: Client, wanted: DemoResource, progress: ProgressReporter
+) -> None:
     """Freeze the API server of a spoke, and show what its custom resource says; then thaw it."""
     name = f"{wanted.resource.kind} {wanted.key.name}"
     with frozen(ground, wanted.place):
         started = time.monotonic()
-        progress.say(f"{wanted.place}: its API server is frozen")
+        progress.report(f"{wanted.place}: its API server is frozen")
         lost = await wait_for(hub, wanted, is_lost, f"{name} does not notice the frozen spoke")
         said, seconds = condition(lost, TARGET_CLUSTER_RESOLVED), time.monotonic() - started
-        progress.say(f"hub: {name} says after {seconds:.1f} s: {said['reason']}: {said['message']}")
+        progress.report(
+            f"hub: {name} says after {seconds:.1f} s: {said['reason']}: {said['message']}"
+        )
     started = time.monotonic()
-    progress.say(f"{wanted.place}: its API server runs again")
+    progress.report(f"{wanted.place}: its API server runs again")
     await wait_for(hub, wanted, is_ready, f"{name} does not notice the spoke's return")
-    progress.say(f"hub: {name} is ready again after {time.monotonic() - started:.1f} s")
+    progress.report(f"hub: {name} is ready again after {time.monotonic() - started:.1f} s")
 
 
 @contextlib.contextmanager
-def frozen(ground: Ground, place: str) -> Generator[None]:
+def frozen(ground: DevClusters, place: str) -> Generator[None]:
     """Stop the clock of an API server for a while."""
     process = psutil.Process(processes.recorded(ground.folder)[f"{place}.{API_SERVER}"].pid)
     process.suspend()

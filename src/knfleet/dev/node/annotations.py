@@ -42,7 +42,7 @@ class WebhookBehaviour(Struct, frozen=True):
     delay_seconds: float = 0.0
 
 
-class Asked(Struct, frozen=True):
+class AnnotationResult(Struct, frozen=True):
     """The behaviour asked for, and a sentence about each annotation that made no sense."""
 
     behaviour: Behaviour = Behaviour()
@@ -57,7 +57,7 @@ def duration_seconds(text: str) -> float:
     return float(match[1]) * UNITS[match[2] or "s"]
 
 
-def asked(pod: Mapping[str, str], owner: Mapping[str, str]) -> Asked:
+def asked(pod: Mapping[str, str], owner: Mapping[str, str]) -> AnnotationResult:
     """What the annotations of a pod and of its topmost owner ask for; nonsense counts as absent."""
     annotations = {**owner, **pod}
     problems: list[str] = []
@@ -73,7 +73,7 @@ def asked(pod: Mapping[str, str], owner: Mapping[str, str]) -> Asked:
             seconds = duration_seconds(slow)
         except ValueError as error:
             problems.append(f"{SLOW}: {error}")
-    return Asked(Behaviour(hold == "true", broken, seconds), tuple(problems))
+    return AnnotationResult(Behaviour(hold == "true", broken, seconds), tuple(problems))
 
 
 def webhook_behaviour(annotations: Mapping[str, str]) -> WebhookBehaviour:

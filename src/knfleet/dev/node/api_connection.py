@@ -16,42 +16,42 @@ from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
 
 
-class Cluster(Struct, rename="kebab"):
+class KubeconfigCluster(Struct, rename="kebab"):
     """Where the API server is."""
 
     server: str
     certificate_authority_data: str
 
 
-class User(Struct, rename="kebab"):
+class KubeconfigUser(Struct, rename="kebab"):
     """Who the node is."""
 
     client_certificate_data: str
     client_key_data: str
 
 
-class NamedCluster(Struct):
+class NamedKubeconfigCluster(Struct):
     """An entry of `clusters`."""
 
-    cluster: Cluster
+    cluster: KubeconfigCluster
 
 
-class NamedUser(Struct):
+class NamedKubeconfigUser(Struct):
     """An entry of `users`."""
 
-    user: User
+    user: KubeconfigUser
 
 
-class Kubeconfig(Struct):
+class NodeKubeconfig(Struct):
     """The file; the first cluster and user count."""
 
-    clusters: list[NamedCluster]
-    users: list[NamedUser]
+    clusters: list[NamedKubeconfigCluster]
+    users: list[NamedKubeconfigUser]
 
 
 def read_connection(path: Path, cluster: str) -> Connection:
     """The connection that a kubeconfig in JSON describes."""
-    file = msgspec.json.decode(path.read_bytes(), type=Kubeconfig)
+    file = msgspec.json.decode(path.read_bytes(), type=NodeKubeconfig)
     server, user = file.clusters[0].cluster, file.users[0].user
     credential = Credential(
         client_certificate=base64.b64decode(user.client_certificate_data),

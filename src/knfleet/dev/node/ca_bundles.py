@@ -13,8 +13,8 @@ from msgspec import Struct
 from knfleet.api.core import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev.node.pods.pod_manifests import rows, table
-from knfleet.dev.node.work_queue import Work
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.dev.node.work_queue import KeyQueue
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 
 AT_ONCE = 4
@@ -22,7 +22,7 @@ AT_ONCE = 4
 log = structlog.get_logger()
 
 
-class Subject(Struct, frozen=True):
+class WebhookObject(Struct, frozen=True):
     """One object that may carry our CA."""
 
     resource: Resource
@@ -98,17 +98,17 @@ class CaBundles:
             )
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CRDS)
         }
-        self.work = Work(self.look, at_once=AT_ONCE)
-        self.namespaces: dict[Subject, frozenset[str]] = {}
+        self.work = KeyQueue(self.reconcile, at_once=AT_ONCE)
+        self.namespaces: dict[WebhookObject, frozenset[str]] = {}
         """Where the Services are that a subject names."""
         for resource, informer in self.informers.items():
             informer.on_change(self.noticing(resource))
 
-    def noticing(self, resource: Resource) -> Callable[[Change], None]:
+    def noticing(self, resource: Resource) -> Callable[[StoreChange], None]:
         """A handler for changes of one kind."""
 
-        def notice(change: Change) -> None:
-            subject = Subject(resource, change.key.name)
+        def notice(change: StoreChange) -> None:
+            subject = WebhookObject(resource, change.key.name)
             configs = client_configs(change.new or {})
             services = [service_of(config) for _, _, config in configs]
             self.namespaces[subject] = frozenset(each.namespace for each in services if each)
@@ -131,7 +131,7 @@ class CaBundles:
                 group.create_task(informer.run())
             group.create_task(self.work.run())
 
-    async def look(self, subject: Subject) -> float | None:
+    async def reconcile(self, subject: WebhookObject) -> float | None:
         """Put our bundle into one object, where it should be and is not."""
         manifest = self.informers[subject.resource].get(Key("", subject.name))
         if manifest is None:

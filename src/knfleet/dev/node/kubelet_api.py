@@ -18,7 +18,7 @@ POLL_SECONDS = 0.2
 """How often a followed log is looked at: files have no event that asyncio could wait for."""
 
 
-class LogAsk(Struct, frozen=True):
+class LogRequest(Struct, frozen=True):
     """Which part of which log somebody wants."""
 
     key: Key
@@ -29,7 +29,7 @@ class LogAsk(Struct, frozen=True):
     limit_bytes: int | None = None
 
 
-class Unanswerable(Exception):
+class UnsupportedRequest(Exception):
     """A request that this kubelet does not serve."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -37,17 +37,19 @@ class Unanswerable(Exception):
         self.status = status
 
 
-def log_ask(path: str, query: Mapping[str, str]) -> LogAsk:
-    """What a request for logs wants; raises `Unanswerable` for any other request."""
+def log_request(path: str, query: Mapping[str, str]) -> LogRequest:
+    """What a request for logs wants; raises `UnsupportedRequest` for any other request."""
     parts = path.strip("/").split("/")
     if len(parts) != 4 or parts[0] != "containerLogs":
-        raise Unanswerable(501, f"the dev node has no /{parts[0]}: pods here are plain processes")
+        raise UnsupportedRequest(
+            501, f"the dev node has no /{parts[0]}: pods here are plain processes"
+        )
 
     def number(name: str) -> int | None:
         text = query.get(name, "")
         return int(text) if text.isdigit() else None
 
-    return LogAsk(
+    return LogRequest(
         Key(parts[1], parts[2]),
         parts[3],
         query.get("follow") == "true",
@@ -78,7 +80,7 @@ def tail_offset(path: Path, lines: int) -> int:
     return position + cut + 1
 
 
-class Logs:
+class LogServer:
     """Answers the API server's requests to the kubelet."""
 
     def __init__(
@@ -102,9 +104,9 @@ class Logs:
     async def answer(self, request: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         """Answer one request."""
         try:
-            ask = log_ask(request.path, request.query)
+            ask = log_request(request.path, request.query)
             pod = self.pod(ask)
-        except Unanswerable as error:
+        except UnsupportedRequest as error:
             return aiohttp.web.Response(status=error.status, text=f"{error}\n")
         response = aiohttp.web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
@@ -116,17 +118,17 @@ class Logs:
         await response.write_eof()
         return response
 
-    def pod(self, ask: LogAsk) -> Object:
+    def pod(self, ask: LogRequest) -> Object:
         """The pod whose log is wanted."""
         pod = self.find(ask.key)
         if pod is None:
-            raise Unanswerable(404, f"the pod {ask.key} does not exist")
+            raise UnsupportedRequest(404, f"the pod {ask.key} does not exist")
         names = [each["name"] for each in (*containers_of(pod), *init_containers_of(pod))]
         if ask.container not in names:
-            raise Unanswerable(404, f"the pod {ask.key} has no container {ask.container}")
+            raise UnsupportedRequest(404, f"the pod {ask.key} has no container {ask.container}")
         return pod
 
-    async def lines(self, ask: LogAsk, pod: Object) -> AsyncIterator[bytes]:
+    async def lines(self, ask: LogRequest, pod: Object) -> AsyncIterator[bytes]:
         """The log, piece by piece."""
         if not self.is_real(pod):
             yield f"the pod {ask.key} is simulated by the dev node: nothing runs\n".encode()

@@ -18,11 +18,11 @@ from knfleet.dev.node.containers.orphan_processes import kill_orphans
 from knfleet.dev.node.node_object import NodeObject
 from knfleet.dev.node.pods.pod_manifests import annotations_of, uid_of
 from knfleet.dev.node.pods.pods import Pods
-from knfleet.dev.node.pods.process_pod import Host
-from knfleet.dev.node.services import Kubelet, Network, Nobody, PodPort
-from knfleet.dev.node.serving_certificates import Authority
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.dev.node.pods.process_pod import PodHost
+from knfleet.dev.node.service_network import Kubelet, Network, NoEndpoint, PodPort
+from knfleet.dev.node.serving_certificates import ServingCertificates
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 
 MANAGER = "knfleet-dev-node"
@@ -30,11 +30,11 @@ MANAGER = "knfleet-dev-node"
 log = structlog.get_logger()
 
 
-class Stopped(Exception):
+class NodeStopped(Exception):
     """The node was asked to end."""
 
 
-class Machine:
+class Node:
     """One cluster's node."""
 
     def __init__(
@@ -42,14 +42,14 @@ class Machine:
     ) -> None:
         self.config = config
         self.node = NodeObject(client, config.node)
-        host = Host(config.pods_folder, config.api_server, config.images, prober)
+        host = PodHost(config.pods_folder, config.api_server, config.images, prober)
         addresses = Addresses(config.loopback_net, first_for(config.api_server))
         self.pods = Pods(client, host, node=self.node, addresses=addresses, group=group)
         self.services = Informer(client, SERVICES, trim=without_managed_fields)
         self.network = Network(
             self.services.items, self.pods.in_namespace, self.pods.informer.items
         )
-        self.authority = Authority(config.webhook_ca_certificate, config.webhook_ca_key)
+        self.authority = ServingCertificates(config.webhook_ca_certificate, config.webhook_ca_key)
         self.bundles = CaBundles(
             client,
             self.authority.bundle(),
@@ -65,11 +65,11 @@ class Machine:
         for part in (self.egress, self.services, self.node, self.pods, self.bundles):
             group.create_task(part.run())
 
-    def service_changed(self, change: Change) -> None:
+    def service_changed(self, change: StoreChange) -> None:
         """Webhook configurations may name the Service."""
         self.bundles.namespace_changed(change.key.namespace)
 
-    def pod_changed(self, change: Change) -> None:
+    def pod_changed(self, change: StoreChange) -> None:
         """Webhook configurations may name a Service of the pod."""
         if change.type != "updated":
             self.bundles.namespace_changed(change.key.namespace)
@@ -89,7 +89,7 @@ class Machine:
     async def route(self, host: str, port: int) -> Way:
         """Where a connection of the API server goes."""
         match self.network.find(host, port):
-            case Nobody(why):
+            case NoEndpoint(why):
                 return Refuse(why)
             case Kubelet():
                 return await self.kubelet()
@@ -102,17 +102,17 @@ class Machine:
             return Dial(self.pods.addresses.of(pod).loopback, port)
         if service is None:
             return Refuse(f"the pod {Key.of(pod)} is simulated: nothing listens there")
-        from knfleet.dev.webhook_answers import Responder
+        from knfleet.dev.webhook_answers import WebhookResponder
 
-        responder = Responder(self.webhook)
+        responder = WebhookResponder(self.webhook)
         context = await self.authority.service_context(service)
         return Serve(context, partial(responder.protocol, service))
 
     async def kubelet(self) -> Way:
         """The way to the node's own endpoint."""
-        from knfleet.dev.node.kubelet_api import Logs
+        from knfleet.dev.node.kubelet_api import LogServer
 
-        logs = Logs(
+        logs = LogServer(
             self.config.pods_folder,
             self.pods.informer.get,
             is_real=self.pods.is_real,
@@ -132,19 +132,19 @@ async def run(config: NodeConfig, connection: Connection, stop: asyncio.Event) -
     config.pods_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for orphan in await asyncio.to_thread(kill_orphans, config.pods_folder):
         log.info("ended an orphan", pid=orphan.pid, pod=orphan.pod)
-    options = Options(manager=MANAGER, user_agent=MANAGER)
+    options = ClientOptions(manager=MANAGER, user_agent=MANAGER)
     async with Prober() as prober, Client(connection, options) as client:
         try:
             async with asyncio.TaskGroup() as group:
-                machine = Machine(config, client, prober, group)
+                machine = Node(config, client, prober, group)
                 machine.start(group)
                 await stop.wait()
                 await machine.pods.shut_down()
                 end()
-        except* Stopped:
+        except* NodeStopped:
             log.info("stopped", cluster=config.cluster)
 
 
 def end() -> NoReturn:
     """Leave a task group, and end all of its tasks."""
-    raise Stopped
+    raise NodeStopped

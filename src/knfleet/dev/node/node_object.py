@@ -11,7 +11,7 @@ from knfleet.api.core import LEASES, NODES
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.addresses import KUBELET_PORT, NODE_ADDRESS
 from knfleet.dev.node.pods.pod_manifests import rows, table, timestamp
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
@@ -110,7 +110,7 @@ class NodeObject:
         )
         self.informer.on_change(self.changed)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoreChange) -> None:
         """Somebody changed or deleted the Node."""
         if change.new is None or needs_repair(change.new):
             self.awake.set()
@@ -121,9 +121,9 @@ class NodeObject:
         """Keep the Node and its lease until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.informer.run())
-            group.create_task(self.keep())
+            group.create_task(self.maintain())
 
-    async def keep(self) -> None:
+    async def maintain(self) -> None:
         """Renew the lease regularly, and repair the Node when it is not as it should be."""
         while True:
             self.awake.clear()

@@ -14,7 +14,7 @@ from knfleet.kube.errors import KubeError
 log = structlog.get_logger()
 
 
-class Recorder:
+class PodEvents:
     """Writes each event about a pod once."""
 
     def __init__(self, client: Client, node: str) -> None:

@@ -24,7 +24,7 @@ LIFE = timedelta(days=365)
 ISSUE_SECONDS = 60.0
 
 
-class Authority:
+class ServingCertificates:
     """The development CA; keeps one TLS context for each set of names."""
 
     def __init__(self, certificate: Path, key: Path) -> None:

@@ -16,7 +16,7 @@ log = structlog.get_logger()
 K = TypeVar("K", bound=Hashable)
 
 
-class Work(Generic[K]):
+class KeyQueue(Generic[K]):
     """Calls one function for every key that is added, a few at a time."""
 
     def __init__(self, look: Callable[[K], Awaitable[float | None]], *, at_once: int) -> None:

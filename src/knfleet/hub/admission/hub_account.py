@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, GROUP, GROUP_PREFIX
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS
-from knfleet.hub.admission.policies import Policy, Rule, is_bootstrap
+from knfleet.hub.admission.policies import AdmissionPolicy, PolicyCheck, is_bootstrap
 from knfleet.hub.rights import CERTIFICATES, RBAC_GROUP, SIGNER, TOKENS_ROLE
 
-TOKEN_BINDING = Policy(
+TOKEN_BINDING = AdmissionPolicy(
     name="knfleet-profile-tokens",
     group=RBAC_GROUP,
     resources=("rolebindings",),
@@ -24,9 +24,11 @@ TOKEN_BINDING = Policy(
     version="v1",
     operations=("CREATE",),
     parameters={"apiVersion": f"{GROUP}/v1beta2", "kind": "ManagedClusterSetBinding"},
-    rules=(Rule("params != null", "Secrets are touched only where a set of clusters is bound"),),
+    rules=(
+        PolicyCheck("params != null", "Secrets are touched only where a set of clusters is bound"),
+    ),
 )
-OTHER_BINDINGS = Policy(
+OTHER_BINDINGS = AdmissionPolicy(
     name="knfleet-profile-tokens-name",
     group=RBAC_GROUP,
     resources=("rolebindings", "clusterrolebindings"),
@@ -34,7 +36,7 @@ OTHER_BINDINGS = Policy(
     operations=("CREATE",),
     only_if=(("tokens", f"object.roleRef.name == '{TOKENS_ROLE}'"),),
     rules=(
-        Rule(
+        PolicyCheck(
             "request.resource.resource == 'rolebindings'"
             f" && object.metadata.name == '{TOKENS_ROLE}'",
             f"{TOKENS_ROLE} is bound only in a namespace, by a RoleBinding of the same name",
@@ -59,24 +61,24 @@ IS_NAMED = (
 Conditions = tuple[tuple[str, str], ...]
 
 
-def no_other_identity(by_hub: Conditions) -> tuple[Policy, ...]:
+def no_other_identity(by_hub: Conditions) -> tuple[AdmissionPolicy, ...]:
     """The hub asks for no certificates, and makes no tokens with which it could ask."""
     return (
-        Policy(
+        AdmissionPolicy(
             name="knfleet-hub-requests",
             group=CERTIFICATES,
             resources=("certificatesigningrequests",),
             operations=("CREATE",),
             only_if=by_hub,
-            rules=(Rule("false", "the hub approves certificate requests, and makes none"),),
+            rules=(PolicyCheck("false", "the hub approves certificate requests, and makes none"),),
         ),
-        Policy(
+        AdmissionPolicy(
             name="knfleet-hub-tokens",
             group="",
             resources=("secrets",),
             only_if=by_hub,
             rules=(
-                Rule(
+                PolicyCheck(
                     f"!(object.?type.orValue('') in {list(TOKEN_TYPES)})",
                     "the hub makes no tokens of accounts, nor for joining",
                 ),
@@ -85,23 +87,23 @@ def no_other_identity(by_hub: Conditions) -> tuple[Policy, ...]:
     )
 
 
-def approval(by_hub: Conditions) -> tuple[Policy, ...]:
+def approval(by_hub: Conditions) -> tuple[AdmissionPolicy, ...]:
     """Which requests the hub may approve: of one signer, of a cluster, of those who may ask."""
-    approving = Policy(
+    approving = AdmissionPolicy(
         name="knfleet-hub-approval",
         group=CERTIFICATES,
         resources=("certificatesigningrequests/approval",),
         operations=("UPDATE",),
         only_if=by_hub,
         rules=(
-            Rule(
+            PolicyCheck(
                 f"object.spec.signerName == '{SIGNER}' && object.metadata.?labels.orValue({{}})"
                 f"[?'{CLUSTER_NAME_LABEL}'].orValue('') != ''",
                 f"the hub approves only requests to {SIGNER} with label {CLUSTER_NAME_LABEL}",
             ),
         ),
     )
-    asking = Rule(
+    asking = PolicyCheck(
         f"{IS_AGENT} || {is_bootstrap(REQUESTER)} || {IS_NAMED}",
         message_expression=(
             f"'the hub does not approve what ' + {REQUESTER} + ' asks for: it is neither an agent"

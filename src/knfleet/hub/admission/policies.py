@@ -41,7 +41,7 @@ OLD_SET = (
 )
 
 
-class Rule(Struct, frozen=True):
+class PolicyCheck(Struct, frozen=True):
     """Something that must hold, and what is said when it does not."""
 
     expression: str
@@ -59,13 +59,13 @@ class Rule(Struct, frozen=True):
         return written
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class AdmissionPolicy(Struct, frozen=True, kw_only=True):
     """Rules for writes of one kind."""
 
     name: str
     group: str
     resources: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyCheck, ...]
     names: tuple[str, ...] = ()
     """Only objects of these names, if any are given."""
     version: str = "*"
@@ -157,7 +157,7 @@ def kept(field: str, old: str, *, unless: str) -> str:
     )
 
 
-ACCEPTANCE = Policy(
+ACCEPTANCE = AdmissionPolicy(
     name="knfleet-acceptance",
     group=CLUSTER_GROUP,
     resources=("managedclusters",),
@@ -181,26 +181,26 @@ ACCEPTANCE = Policy(
         ),
     ),
     rules=(
-        Rule(
+        PolicyCheck(
             f"oldObject != null || !(object.metadata.name in {list(RESERVED_NAMES)}"
             f" || object.metadata.name.startsWith('{RESERVED_PREFIX}'))",
             message="the name is reserved, for something else is called so; choose another",
         ),
-        Rule(
+        PolicyCheck(
             "!variables.accepts || variables.accepted || variables.mayAccept",
             message_expression=(
                 f"'to accept cluster ' + object.metadata.name + ', {NEEDS_ACCEPT}'"
             ),
         ),
-        Rule(
+        PolicyCheck(
             f"variables.mayAccept || ({kept('annotations', 'oldAnnotations', unless=f'!{OURS}')})",
             message=f"to change annotations of a cluster that the hub acts on, {NEEDS_ACCEPT}",
         ),
-        Rule(
+        PolicyCheck(
             f"variables.mayAccept || ({NO_NEW_FINALIZERS} && {KEPT_FINALIZERS} && {SAME_OWNERS})",
             message=f"to change finalizers or owner references of a cluster, {NEEDS_ACCEPT}",
         ),
-        Rule(
+        PolicyCheck(
             "variables.newSet == variables.oldSet || ["
             "variables.newSet, variables.oldSet].all(set, set == ''"
             f" || {JOIN}.name(set).check('create').allowed())",
@@ -209,7 +209,7 @@ ACCEPTANCE = Policy(
                 f" managedclustersets/join of {CLUSTER_GROUP} for both"
             ),
         ),
-        Rule(
+        PolicyCheck(
             "variables.taints.all(taint, !has(taint.timeAdded) || variables.oldTaints.exists("
             "old, old.key == taint.key && old.effect == taint.effect"
             " && old.?timeAdded.orValue(null) == taint.timeAdded))"
@@ -232,7 +232,7 @@ def unchanged(field: str) -> str:
     return SAME.format(new="object.spec", old="oldObject.spec", field=field)
 
 
-AGENTS = Policy(
+AGENTS = AdmissionPolicy(
     name="knfleet-agents",
     group=CLUSTER_GROUP,
     resources=("managedclusters",),
@@ -240,7 +240,7 @@ AGENTS = Policy(
     only_if=(("agent", IS_AGENT),),
     variables=METADATA,
     rules=(
-        Rule(
+        PolicyCheck(
             "!has(object.spec) || !has(oldObject.spec) || ("
             + " && ".join(
                 unchanged(each) for each in ("hubAcceptsClient", "taints", "leaseDurationSeconds")
@@ -248,15 +248,15 @@ AGENTS = Policy(
             + ")",
             "an agent changes nothing of its cluster's spec but managedClusterClientConfigs",
         ),
-        Rule(
+        PolicyCheck(
             f"variables.finalizers == variables.oldFinalizers && {SAME_OWNERS}",
             "an agent does not change its cluster's finalizers or owner references",
         ),
-        Rule(
+        PolicyCheck(
             f"{NEW_SET} == {OLD_SET}",
             "an agent does not move its cluster to another set",
         ),
-        Rule(
+        PolicyCheck(
             kept("annotations", "oldAnnotations", unless=f"key.startsWith('{AGENT_ANNOTATIONS}')"),
             f"an agent changes only annotations that begin with {AGENT_ANNOTATIONS}",
         ),
@@ -269,18 +269,18 @@ def is_bootstrap(user: str) -> str:
     return f"({user} in {list(BOOTSTRAP_USERS)} || {user}.startsWith('{BOOTSTRAP_PREFIX}'))"
 
 
-def agent_labels(prefixes: Sequence[str]) -> Policy:
+def agent_labels(prefixes: Sequence[str]) -> AdmissionPolicy:
     """Sets and placements choose by labels, so an agent has few of its own."""
     own = f"key == '{SET_LABEL}' || {list(prefixes)}.exists(prefix, key.startsWith(prefix))"
     named = " or ".join(prefixes) or "nothing"
-    return Policy(
+    return AdmissionPolicy(
         name="knfleet-agent-labels",
         group=CLUSTER_GROUP,
         resources=("managedclusters",),
         only_if=(("agent", f"({IS_AGENT}) || {is_bootstrap('request.userInfo.username')}"),),
         variables=METADATA,
         rules=(
-            Rule(
+            PolicyCheck(
                 kept("labels", "oldLabels", unless=f"({own})"),
                 f"an agent sets only labels of its cluster that begin with {named};"
                 " others are for who runs the hub to set, after the cluster has joined",
@@ -295,14 +295,14 @@ HUB_CONDITION = (
 )
 """What the hub says, without what clients write differently: times, and numbers that are zero."""
 
-AGENT_STATUS = Policy(
+AGENT_STATUS = AdmissionPolicy(
     name="knfleet-agent-status",
     group=CLUSTER_GROUP,
     resources=("managedclusters/status",),
     operations=("UPDATE",),
     only_if=(("agent", IS_AGENT),),
     rules=(
-        Rule(
+        PolicyCheck(
             f"{HUB_CONDITION.format(object='object')} == "
             + HUB_CONDITION.format(object="oldObject"),
             f"only the hub says {ACCEPTED}",
@@ -310,13 +310,13 @@ AGENT_STATUS = Policy(
     ),
 )
 
-BINDING = Policy(
+BINDING = AdmissionPolicy(
     name="knfleet-binding",
     group=CLUSTER_GROUP,
     resources=("managedclustersetbindings",),
     only_if=(("changed", "oldObject == null || object.spec != oldObject.spec"),),
     rules=(
-        Rule(
+        PolicyCheck(
             f"{BIND}.name(object.spec.clusterSet).check('create').allowed()",
             message_expression=(
                 "'to bind set ' + object.spec.clusterSet + ' one needs the permission to create"

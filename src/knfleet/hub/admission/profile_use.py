@@ -7,10 +7,10 @@ the user of each request that writes it, needs the permission to `use` the profi
 
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.hub.admission.policies import Policy, Rule
+from knfleet.hub.admission.policies import AdmissionPolicy, PolicyCheck
 
 REFERENCE = "object.spec.clusterProfileRef"
-PROFILE_USE = Policy(
+PROFILE_USE = AdmissionPolicy(
     name="knfleet-profile-use",
     group=SERVINGS.group,
     resources=(SERVINGS.plural, EVENTINGS.plural),
@@ -19,7 +19,7 @@ PROFILE_USE = Policy(
         ("changed", "oldObject == null || object.?spec != oldObject.?spec"),
     ),
     rules=(
-        Rule(
+        PolicyCheck(
             f"authorizer.group('{PROFILES.group}').resource('{PROFILES.plural}')"
             f".namespace({REFERENCE}.namespace).name({REFERENCE}.name).check('use').allowed()",
             message_expression=(

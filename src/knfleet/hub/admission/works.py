@@ -14,7 +14,13 @@ from knfleet.api.operator import (
     NIL_EXECUTOR_GATE,
 )
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
-from knfleet.hub.admission.policies import IS_AGENT, METADATA, SAME_OWNERS, Policy, Rule
+from knfleet.hub.admission.policies import (
+    IS_AGENT,
+    METADATA,
+    SAME_OWNERS,
+    AdmissionPolicy,
+    PolicyCheck,
+)
 
 REPLICA_SETS = "manifestworkreplicasets"
 EXECUTE_AS = "execute-as"
@@ -41,12 +47,12 @@ def at_fault(found: str, spec: str) -> str:
     return f"'{field_path(spec)}.workload.manifests[' + {index} + '] (' + {kind} + ')'"
 
 
-def content(name: str, resource: str, spec: str) -> Policy:
+def content(name: str, resource: str, spec: str) -> AdmissionPolicy:
     """What the manifests of a work must have."""
     meta = "m.?metadata.?{field}.orValue('') {comparison} ''"
     nameless = meta.format(field="name", comparison="==")
     generated = meta.format(field="generateName", comparison="!=")
-    return Policy(
+    return AdmissionPolicy(
         name=name,
         group=WORKS.group,
         resources=(resource,),
@@ -58,24 +64,24 @@ def content(name: str, resource: str, spec: str) -> Policy:
             ("ttl", f"{spec}.?deleteOption.?ttlSecondsAfterFinished.orValue(0)"),
         ),
         rules=(
-            Rule(
+            PolicyCheck(
                 "variables.manifests.size() > 0",
                 "Workload manifests should not be empty",
                 reason="Invalid",
             ),
-            Rule(
+            PolicyCheck(
                 "variables.nameless.size() == 0",
                 message_expression="'name must be set in manifest: '"
                 f" + {at_fault('variables.nameless', spec)}",
                 reason="Invalid",
             ),
-            Rule(
+            PolicyCheck(
                 "variables.generated.size() == 0",
                 message_expression="'generateName must not be set in manifest: '"
                 f" + {at_fault('variables.generated', spec)}",
                 reason="Invalid",
             ),
-            Rule(
+            PolicyCheck(
                 "variables.ttl >= 0",
                 f"{field_path(spec)}.deleteOption.ttlSecondsAfterFinished must not be negative;"
                 " leave it out to keep the work",
@@ -85,11 +91,11 @@ def content(name: str, resource: str, spec: str) -> Policy:
     )
 
 
-def executor(name: str, resource: str, spec: str, namespace: str) -> Policy:
+def executor(name: str, resource: str, spec: str, namespace: str) -> AdmissionPolicy:
     """Who may write works that are applied with the rights of a ServiceAccount of the cluster."""
     account = f"{spec}.executor.subject.?serviceAccount"
     space, own = (f"{account}.?{field}.orValue('')" for field in ("namespace", "name"))
-    return Policy(
+    return AdmissionPolicy(
         name=name,
         group=WORKS.group,
         resources=(resource,),
@@ -99,12 +105,12 @@ def executor(name: str, resource: str, spec: str, namespace: str) -> Policy:
             ("executor", f"{space} + '/' + {own}"),
         ),
         rules=(
-            Rule(
+            PolicyCheck(
                 f"{account}.hasValue()",
                 "executor service account can not be nil",
                 reason="Invalid",
             ),
-            Rule(
+            PolicyCheck(
                 f"!{account}.hasValue()"
                 f" || {MAY}{namespace}.name(variables.name).check('{EXECUTE_AS}').allowed()",
                 message_expression=(
@@ -123,7 +129,7 @@ EVERYWHERE = ""
 """A replica set makes works for any cluster, so its author needs the right for all of them."""
 
 GATES = "params.?spec.workConfiguration.featureGates.orValue([])"
-NIL_EXECUTOR = Policy(
+NIL_EXECUTOR = AdmissionPolicy(
     name="knfleet-work-nil-executor",
     group=WORKS.group,
     resources=(WORKS.plural,),
@@ -132,7 +138,7 @@ NIL_EXECUTOR = Policy(
     parameter=CLUSTER_MANAGER,
     variables=(("gates", f"{GATES}.filter(gate, gate.feature == '{NIL_EXECUTOR_GATE}')"),),
     rules=(
-        Rule(
+        PolicyCheck(
             "variables.gates.size() == 0"
             " || variables.gates[variables.gates.size() - 1].?mode.orValue('') != 'Enable'"
             f" || {MAY}{IN_CLUSTER}.name('{DEFAULT_EXECUTOR}').check('{EXECUTE_AS}').allowed()",
@@ -151,7 +157,7 @@ AGENT_FINALIZERS = (
     f" && variables.oldFinalizers.all(each, each == '{WORK_FINALIZER}'"
     " || each in variables.finalizers)"
 )
-AGENTS = Policy(
+AGENTS = AdmissionPolicy(
     name="knfleet-agent-works",
     group=WORKS.group,
     resources=(WORKS.plural,),
@@ -159,16 +165,16 @@ AGENTS = Policy(
     only_if=(("agent", IS_AGENT),),
     variables=METADATA,
     rules=(
-        Rule(
+        PolicyCheck(
             "object.?spec.orValue(null) == oldObject.?spec.orValue(null)",
             "an agent does not change the spec of a ManifestWork",
         ),
-        Rule(
+        PolicyCheck(
             "variables.labels == variables.oldLabels"
             f" && variables.annotations == variables.oldAnnotations && {SAME_OWNERS}",
             "an agent changes nothing of a ManifestWork's metadata but its finalizer",
         ),
-        Rule(AGENT_FINALIZERS, f"an agent changes no finalizer but {WORK_FINALIZER}"),
+        PolicyCheck(AGENT_FINALIZERS, f"an agent changes no finalizer but {WORK_FINALIZER}"),
     ),
 )
 

@@ -16,11 +16,11 @@ from knfleet.api.cluster.clusterset import (
 from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.schema import decode
-from knfleet.hub.context import Parts, plain
+from knfleet.hub.context import HubContext, plain
 from knfleet.hub.informers import labels_of
-from knfleet.kube.cache.informer import Change
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 
 BUILT_IN: dict[str, Object] = {
     DEFAULT_SET: {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}},
@@ -28,7 +28,7 @@ BUILT_IN: dict[str, Object] = {
 }
 
 
-def emptiness(name: str, count: int) -> StandardCondition:
+def empty_condition(name: str, count: int) -> StandardCondition:
     """What is said of how many clusters a set has."""
     if not count:
         return StandardCondition(
@@ -45,7 +45,7 @@ def emptiness(name: str, count: int) -> StandardCondition:
     )
 
 
-def boundness(name: str, *, exists: bool) -> StandardCondition:
+def bound_condition(name: str, *, exists: bool) -> StandardCondition:
     """What is said of a binding."""
     return StandardCondition(
         type=BOUND,
@@ -55,36 +55,38 @@ def boundness(name: str, *, exists: bool) -> StandardCondition:
     )
 
 
-class ClusterSets:
+class ClusterSetController:
     """Reconciles ManagedClusterSets (keys without a namespace) and their bindings."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
 
     def built_in(self) -> Iterable[Request]:
         """The sets that must be there whatever happens."""
         yield from (Request(HUB, Key("", name)) for name in BUILT_IN)
 
-    def by_set(self, change: Change) -> Iterable[Request]:
+    def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed, and with it perhaps its bindings."""
         yield Request(HUB, change.key)
         if change.old is None or change.new is None:
-            for manifest in self.parts.views.bindings.items():
+            for manifest in self.context.informers.bindings.items():
                 if manifest["spec"]["clusterSet"] == change.key.name:
                     yield Request(HUB, Key.of(manifest))
 
-    def by_binding(self, change: Change) -> Iterable[Request]:
+    def by_binding(self, change: StoreChange) -> Iterable[Request]:
         """A binding changed."""
         yield Request(HUB, change.key)
 
-    def by_cluster(self, change: Change) -> Iterable[Request]:
+    def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster came, went, or changed its labels: sets count anew."""
         old, new = (labels_of(each) if each else None for each in (change.old, change.new))
         if old != new:
-            yield from (Request(HUB, key) for key in list(self.parts.views.sets.store.objects))
+            yield from (
+                Request(HUB, key) for key in list(self.context.informers.sets.store.objects)
+            )
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Make one set or binding right."""
         try:
             if request.key.namespace:
@@ -92,22 +94,24 @@ class ClusterSets:
             else:
                 await self.select(request.key)
         except Conflict:
-            return Again.after(0.05)
-        return Again.never()
+            return Result.after(0.05)
+        return Result.never()
 
     async def select(self, key: Key) -> None:
         """Keep a built-in set as it should be, and say how many clusters a set has."""
-        manifest = self.parts.views.sets.get(key)
-        if self.parts.installation.has_default_sets and await self.keep(key.name, manifest):
+        manifest = self.context.informers.sets.get(key)
+        if self.context.configuration.has_default_sets and await self.ensure_built_in(
+            key.name, manifest
+        ):
             return
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return
         cluster_set = decode(manifest, ManagedClusterSet)
-        clusters = self.parts.views.clusters.items()
+        clusters = self.context.informers.clusters.items()
         count = sum(cluster_set.has(labels_of(each)) for each in clusters)
-        await self.say(CLUSTER_SETS, cluster_set, emptiness(key.name, count))
+        await self.write_condition(CLUSTER_SETS, cluster_set, empty_condition(key.name, count))
 
-    async def keep(self, name: str, manifest: Object | None) -> bool:
+    async def ensure_built_in(self, name: str, manifest: Object | None) -> bool:
         """Make a built-in set, or set its spec right; True when that was needed."""
         if name not in BUILT_IN:
             return False
@@ -132,15 +136,15 @@ class ClusterSets:
 
     async def bind(self, key: Key) -> None:
         """Say whether a binding's set exists."""
-        manifest = self.parts.views.bindings.get(key)
+        manifest = self.context.informers.bindings.get(key)
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return
         binding = decode(manifest, ManagedClusterSetBinding)
         name = binding.spec.cluster_set
-        exists = self.parts.views.sets.get(Key("", name)) is not None
-        await self.say(BINDINGS, binding, boundness(name, exists=exists))
+        exists = self.context.informers.sets.get(Key("", name)) is not None
+        await self.write_condition(BINDINGS, binding, bound_condition(name, exists=exists))
 
-    async def say(
+    async def write_condition(
         self,
         resource: Resource,
         about: ManagedClusterSet | ManagedClusterSetBinding,
@@ -148,7 +152,7 @@ class ClusterSets:
     ) -> None:
         """Write a condition, if that is news."""
         old = about.status.conditions
-        new = put(old, said, self.parts.now())
+        new = put(old, said, self.context.now())
         if new == old:
             return
         patch: Object = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from knfleet.clusters.provider_file import Provider, ProviderFile
 from knfleet.hub.profiles.cluster_profile import PROVIDER
-from knfleet.kube.auth.kubeconfig_entries import EnvVar, ExecBody
+from knfleet.kube.auth.kubeconfig_entries import ExecBody, ExecEnvVar
 
 MODULE = "knfleet.plugins.secretreader"
 
@@ -19,7 +19,7 @@ class BuiltInProviders(ProviderFile):
         plugin = ExecBody(
             command=sys.executable,
             args=("-m", MODULE),
-            env=tuple(EnvVar(name, value) for name, value in environment.items()),
+            env=tuple(ExecEnvVar(name, value) for name, value in environment.items()),
             api_version="client.authentication.k8s.io/v1",
             provide_cluster_info=True,
             interactive_mode="Never",
@@ -29,5 +29,5 @@ class BuiltInProviders(ProviderFile):
     def load(self) -> None:
         """There is nothing to read."""
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """There is nothing to follow."""

@@ -30,7 +30,7 @@ TOKEN_LABEL = "knfleet.dev/spoke-token"  # noqa: S105  a name
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
-class Access(Struct, frozen=True):
+class ClusterAccess(Struct, frozen=True):
     """How a cluster's API server is reached, as its agent told."""
 
     server: str
@@ -43,10 +43,12 @@ class Access(Struct, frozen=True):
     expires: datetime | None = None
 
     def __repr__(self) -> str:
-        return f"Access({self.server!r})"
+        return f"ClusterAccess({self.server!r})"
 
 
-def access_of(cluster: ManagedCluster, secret: Object | None, now: datetime) -> Access | None:
+def access_of(
+    cluster: ManagedCluster, secret: Object | None, now: datetime
+) -> ClusterAccess | None:
     """How a cluster is reached: as its agent handed over, else as its spec says."""
     handed: dict[str, str] = (secret or {}).get("data") or {}
     server = decoded(handed.get("server", ""))
@@ -55,7 +57,7 @@ def access_of(cluster: ManagedCluster, secret: Object | None, now: datetime) -> 
     if server.startswith("https://") and token:
         if expires is not None and expires <= now:
             return None
-        return Access(
+        return ClusterAccess(
             server,
             checked(handed.get("ca.crt", "")),
             decoded(handed.get("proxy-url", "")),
@@ -64,7 +66,7 @@ def access_of(cluster: ManagedCluster, secret: Object | None, now: datetime) -> 
             expires,
         )
     known = cluster.spec.managed_cluster_client_configs
-    return Access(known[0].url, known[0].ca_bundle) if known else None
+    return ClusterAccess(known[0].url, known[0].ca_bundle) if known else None
 
 
 def decoded(text: str) -> str:
@@ -111,7 +113,7 @@ def status(
     place: Key,
     cluster: ManagedCluster,
     *,
-    access: Access | None,
+    access: ClusterAccess | None,
     observed: ProfileStatus,
     now: datetime,
 ) -> Object:
@@ -161,7 +163,7 @@ def condition(cluster: ManagedCluster, source: str, type_: str) -> Object:
     }
 
 
-def provider(place: Key, access: Access) -> Object:
+def provider(place: Key, access: ClusterAccess) -> Object:
     """The access provider of a cluster.
 
     The namespace is for our own plugin; the reference one looks only where it runs itself.
@@ -177,7 +179,7 @@ def provider(place: Key, access: Access) -> Object:
     return {"name": PROVIDER, "cluster": {name: part for name, part in reached.items() if part}}
 
 
-def token_copy(owner: Object, access: Access) -> Object:
+def token_copy(owner: Object, access: ClusterAccess) -> Object:
     """The Secret with a cluster's token beside its profile, where `secretreader` looks for it."""
     meta = owner["metadata"]
     data = {"token": access.token}

@@ -10,19 +10,25 @@ from knfleet.api.cluster.managedcluster import ManagedCluster
 from knfleet.api.inventory import PROFILES, ProfileStatus
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.hub.context import Parts, remove
+from knfleet.hub.context import HubContext, remove
 from knfleet.hub.informers import is_in, labels_of
 from knfleet.hub.profiles import cluster_profile
-from knfleet.hub.profiles.cluster_profile import TOKEN_LABEL, Access, access_of, digest, is_ours
-from knfleet.hub.profiles.profile_namespaces import NotOurs, Places
+from knfleet.hub.profiles.cluster_profile import (
+    TOKEN_LABEL,
+    ClusterAccess,
+    access_of,
+    digest,
+    is_ours,
+)
+from knfleet.hub.profiles.profile_namespaces import NotOurs, ProfileNamespaces
 from knfleet.hub.registration.rbac import ACCESS_SECRET
-from knfleet.kube.cache.informer import Change
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, Forbidden, Invalid
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 
-class Said(Struct, frozen=True):
+class WrittenProfile(Struct, frozen=True):
     """What we last wrote to a profile."""
 
     profile: Object
@@ -30,100 +36,102 @@ class Said(Struct, frozen=True):
     resource_version: str
 
 
-class Publishing:
+class ClusterProfileController:
     """Reconciles the profile of one cluster in one namespace; the key has both names."""
 
-    def __init__(self, parts: Parts, places: Places) -> None:
-        self.parts = parts
-        self.client = parts.client
-        self.places = places
-        self.said: dict[Key, Said] = {}
+    def __init__(self, context: HubContext, places: ProfileNamespaces) -> None:
+        self.context = context
+        self.client = context.client
+        self.namespaces = places
+        self.written: dict[Key, WrittenProfile] = {}
 
-    def by_cluster(self, change: Change) -> Iterable[Request]:
+    def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: its profiles, wherever they are or should be."""
         name = change.key.name
-        places = set(self.parts.views.bound_sets())
-        there = self.parts.views.profiles.by_index("cluster", name)
+        places = set(self.context.informers.bound_sets())
+        there = self.context.informers.profiles.by_index("cluster", name)
         places.update(each["metadata"]["namespace"] for each in there)
         yield from (Request(HUB, Key(place, name)) for place in sorted(places))
 
-    def by_access(self, change: Change) -> Iterable[Request]:
+    def by_access(self, change: StoreChange) -> Iterable[Request]:
         """An agent handed over access."""
         name = change.key.namespace
-        yield from (Request(HUB, Key(place, name)) for place in self.parts.views.bound_sets())
+        yield from (Request(HUB, Key(place, name)) for place in self.context.informers.bound_sets())
 
-    def by_binding(self, change: Change) -> Iterable[Request]:
+    def by_binding(self, change: StoreChange) -> Iterable[Request]:
         """A binding changed: all profiles of its namespace."""
         spec = [(each or {}).get("spec") for each in (change.old, change.new)]
         if spec[0] != spec[1]:
             yield from self.everything_in(change.key.namespace)
 
-    def by_set(self, change: Change) -> Iterable[Request]:
+    def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed: all profiles of the namespaces that it is bound in."""
         old, new = ((each or {}).get("spec") for each in (change.old, change.new))
         if old == new:
             return
-        for manifest in self.parts.views.bindings.items():
+        for manifest in self.context.informers.bindings.items():
             if manifest["spec"]["clusterSet"] == change.key.name:
                 yield from self.everything_in(manifest["metadata"]["namespace"])
 
-    def by_profile(self, change: Change) -> Iterable[Request]:
+    def by_profile(self, change: StoreChange) -> Iterable[Request]:
         """A profile changed."""
         yield Request(HUB, change.key)
 
-    def by_secret(self, change: Change) -> Iterable[Request]:
+    def by_secret(self, change: StoreChange) -> Iterable[Request]:
         """A Secret changed beside profiles."""
-        known = self.parts.views.profiles.get(change.key)
+        known = self.context.informers.profiles.get(change.key)
         if known is not None or (change.new and TOKEN_LABEL in labels_of(change.new)):
             yield Request(HUB, change.key)
 
     def everything_in(self, namespace: str) -> Iterable[Request]:
         """All profiles that a namespace has or should have."""
-        names = {key.name for key in self.parts.views.clusters.store.objects}
-        there = (key for key in self.parts.views.profiles.store.objects)
+        names = {key.name for key in self.context.informers.clusters.store.objects}
+        there = (key for key in self.context.informers.profiles.store.objects)
         names.update(key.name for key in there if key.namespace == namespace)
         yield from (Request(HUB, Key(namespace, name)) for name in sorted(names))
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Make one profile right, or remove it."""
         key = request.key
-        cluster = self.parts.views.cluster(key.name)
-        sets = self.parts.views.bound_sets().get(key.namespace, [])
+        cluster = self.context.informers.cluster(key.name)
+        sets = self.context.informers.bound_sets().get(key.namespace, [])
         try:
             if cluster is None or not is_published(cluster, sets):
                 await self.withdraw(key, bound=bool(sets))
-                return Again.never()
+                return Result.never()
             return await self.publish(key, cluster)
         except Conflict:
-            return Again.after(0.05)
+            return Result.after(0.05)
 
-    async def publish(self, key: Key, cluster: ManagedCluster) -> Again:
+    async def publish(self, key: Key, cluster: ManagedCluster) -> Result:
         """Write a cluster's profile, its status, and the copy of its token."""
-        there = self.parts.views.profiles.get(key)
+        there = self.context.informers.profiles.get(key)
         if there is not None and not is_ours(there):
-            self.complain(key, f"ClusterProfile {key} exists and is not ours; it is left alone")
-            return Again.never()
-        now = self.parts.now()
-        secret = self.parts.views.access.get(Key(cluster.name, ACCESS_SECRET))
+            self.report_conflict(
+                key, f"ClusterProfile {key} exists and is not ours; it is left alone"
+            )
+            return Result.never()
+        now = self.context.now()
+        secret = self.context.informers.access.get(Key(cluster.name, ACCESS_SECRET))
         access = access_of(cluster, secret, now)
         written = await self.write(key, cluster, access, there)
         if access is not None and access.token:
             await self.copy(cluster_profile.token_copy(written, access))
         else:
-            await self.places.erase(key)
+            await self.namespaces.erase(key)
         if access is None or access.expires is None:
-            return Again.never()
-        return Again.after((access.expires - now).total_seconds())
+            return Result.never()
+        return Result.after((access.expires - now).total_seconds())
 
     async def write(
-        self, key: Key, cluster: ManagedCluster, access: Access | None, there: Object | None
+        self, key: Key, cluster: ManagedCluster, access: ClusterAccess | None, there: Object | None
     ) -> Object:
         """Write a profile and its status, unless they are as we wrote them; the profile."""
         observed = decode((there or {}).get("status") or {}, ProfileStatus)
         wanted = cluster_profile.profile(key.namespace, cluster)
-        now = self.parts.now()
+        now = self.context.now()
         status = cluster_profile.status(key, cluster, access=access, observed=observed, now=now)
-        known, content = self.said.get(key), digest(status)
+        known, content = self.written.get(key), digest(status)
         if (
             there is None
             or known is None
@@ -137,42 +145,42 @@ class Publishing:
         meta = {"name": key.name, "namespace": key.namespace}
         whole = {**identity, "metadata": meta, "status": status}
         made = await self.client.apply(PROFILES, whole, subresource="status")
-        self.said[key] = Said(wanted, content, made["metadata"]["resourceVersion"])
+        self.written[key] = WrittenProfile(wanted, content, made["metadata"]["resourceVersion"])
         return made
 
     async def copy(self, manifest: Object) -> None:
         """Write the copy of a token, unless somebody else has a Secret there."""
         try:
-            await self.places.write(manifest)
+            await self.namespaces.write(manifest)
         except NotOurs as error:
-            self.complain(Key.of(manifest), str(error))
+            self.report_conflict(Key.of(manifest), str(error))
 
     async def withdraw(self, key: Key, *, bound: bool) -> None:
         """Remove a profile of ours and its token; and when it was the last, our right there."""
-        self.said.pop(key, None)
-        there = self.parts.views.profiles.get(key)
+        self.written.pop(key, None)
+        there = self.context.informers.profiles.get(key)
         if there is not None and is_ours(there):
             with suppress(Forbidden, Invalid, TimeoutError):
                 # Where we lost the right to Secrets, or get it no more because no set is bound,
                 # the garbage collector takes the copy together with the profile.
-                await self.places.erase(key)
+                await self.namespaces.erase(key)
             await remove(self.client, PROFILES, key)
         if not bound and not self.publishes_in(key.namespace, other_than=key):
-            await self.places.leave(key.namespace)
+            await self.namespaces.leave(key.namespace)
 
     def publishes_in(self, namespace: str, *, other_than: Key) -> bool:
         """Whether a namespace has profiles of ours beside one."""
         return any(
             key.namespace == namespace and key != other_than and is_ours(manifest)
-            for key, manifest in self.parts.views.profiles.store.objects.items()
+            for key, manifest in self.context.informers.profiles.store.objects.items()
         )
 
-    def complain(self, key: Key, message: str) -> None:
+    def report_conflict(self, key: Key, message: str) -> None:
         """Tell that something stands in the way of a profile."""
         log.warning("profile not complete", profile=str(key), reason=message)
-        cluster = self.parts.views.cluster(key.name)
+        cluster = self.context.informers.cluster(key.name)
         if cluster is not None:
-            self.parts.warn(cluster, "ProfileBlocked", message)
+            self.context.record_warning(cluster, "ProfileBlocked", message)
 
 
 def is_published(cluster: ManagedCluster, sets: Iterable[ManagedClusterSet]) -> bool:

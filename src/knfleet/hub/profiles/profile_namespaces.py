@@ -16,7 +16,7 @@ from knfleet.hub.context import remove
 from knfleet.hub.informers import labels_of
 from knfleet.hub.profiles.cluster_profile import TOKEN_LABEL, digest
 from knfleet.hub.rights import RBAC_GROUP, TOKENS_ROLE
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.manager import Lifetime
@@ -31,14 +31,14 @@ class NotOurs(Exception):
     """There is a Secret of that name which we did not make; the message names it."""
 
 
-class Place(Struct, frozen=True):
+class ProfileNamespace(Struct, frozen=True):
     """A namespace in which profiles are published."""
 
     secrets: Informer
     lifetime: Lifetime
 
 
-class Copy(Struct, frozen=True):
+class WrittenSecret(Struct, frozen=True):
     """What we last wrote, told apart without keeping it."""
 
     digest: str
@@ -56,27 +56,27 @@ async def own_subject(client: Client) -> Object | None:
     return {"apiGroup": RBAC_GROUP, "kind": "User", "name": user["username"]}
 
 
-class Places:
+class ProfileNamespaces:
     """Keeps the copies of tokens in all namespaces in which profiles are published."""
 
     def __init__(self, client: Client, lifetime: Callable[[str], Lifetime]) -> None:
         self.client = client
         self.lifetime = lifetime
-        self.places: dict[str, Place] = {}
-        self.written: dict[Key, Copy] = {}
-        self.handlers: list[Callable[[Change], None]] = []
+        self.places: dict[str, ProfileNamespace] = {}
+        self.written: dict[Key, WrittenSecret] = {}
+        self.handlers: list[Callable[[StoreChange], None]] = []
         self.entering = asyncio.Lock()
 
-    def on_change(self, handler: Callable[[Change], None]) -> None:
+    def on_change(self, handler: Callable[[StoreChange], None]) -> None:
         """Call a function with every change of a Secret in one of the namespaces."""
         self.handlers.append(handler)
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: StoreChange) -> None:
         """A Secret changed."""
         for handler in self.handlers:
             handler(change)
 
-    async def enter(self, namespace: str) -> Place:
+    async def enter(self, namespace: str) -> ProfileNamespace:
         """Take hold of a namespace: the right first, then the sight."""
         async with self.entering:
             if namespace not in self.places:
@@ -84,10 +84,10 @@ class Places:
                 if subject is not None:
                     await self.client.apply(ROLE_BINDINGS, token_binding(namespace, subject))
                 secrets = Informer(self.client, SECRETS, namespace, metadata_only=True)
-                secrets.on_change(self.tell)
+                secrets.on_change(self.notify)
                 lifetime = self.lifetime(f"tokens in {namespace}")
                 lifetime.add(secrets, "secrets")
-                self.places[namespace] = Place(secrets, lifetime)
+                self.places[namespace] = ProfileNamespace(secrets, lifetime)
         place = self.places[namespace]
         async with asyncio.timeout(SYNC_SECONDS):
             await place.secrets.synced.wait()
@@ -122,7 +122,7 @@ class Places:
         ):
             return
         made = await self.client.apply(SECRETS, manifest)
-        self.written[key] = Copy(wanted, made["metadata"]["resourceVersion"])
+        self.written[key] = WrittenSecret(wanted, made["metadata"]["resourceVersion"])
 
     async def erase(self, key: Key) -> None:
         """Remove a copy, if it is there and ours."""

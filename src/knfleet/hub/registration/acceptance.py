@@ -18,7 +18,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.context import Parts, remove
+from knfleet.hub.context import HubContext, remove
 from knfleet.hub.registration import rbac
 from knfleet.hub.registration.rbac import ACCESS_ROLE, ACCESS_SECRET, REGISTRATION_ROLE, WORK_ROLE
 from knfleet.kube.errors import Conflict, Invalid, NotFound
@@ -27,7 +27,7 @@ RESYNC_SECONDS = 300.0
 """So often is everything applied again, in case that somebody changed it."""
 
 
-class Granted(Struct, frozen=True):
+class GrantedRights(Struct, frozen=True):
     """What a cluster was last given."""
 
     uid: str
@@ -35,13 +35,13 @@ class Granted(Struct, frozen=True):
     at: float
 
 
-class Registration:
+class Acceptance:
     """Gives clusters what they may have, and takes it away again."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.client = parts.client
-        self.granted: dict[str, Granted] = {}
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
+        self.granted: dict[str, GrantedRights] = {}
         self.shared_at = float("-inf")
         self.sharing = asyncio.Lock()
         self.dropped = False
@@ -64,10 +64,10 @@ class Registration:
     async def remember(self, cluster: ManagedCluster) -> None:
         """All that a cluster should have was given to it."""
         accepted = cluster.spec.hub_accepts_client
-        self.granted[cluster.name] = Granted(cluster.metadata.uid, accepted, time.monotonic())
+        self.granted[cluster.name] = GrantedRights(cluster.metadata.uid, accepted, time.monotonic())
         await self.drop_old_roles()
 
-    async def admit(self, cluster: ManagedCluster) -> None:
+    async def grant(self, cluster: ManagedCluster) -> None:
         """Make everything that an accepted cluster has.
 
         The Lease comes before the rights: by it a hub that restarts knows that there may be some.
@@ -77,8 +77,8 @@ class Registration:
         if not is_granted:
             await self.make_namespace(cluster)
         if self.lease(name) is None:
-            await self.client.apply(LEASES, rbac.lease(name, self.parts.now()))
-        if self.parts.views.access.get(Key(name, ACCESS_SECRET)) is None:
+            await self.client.apply(LEASES, rbac.lease(name, self.context.now()))
+        if self.context.informers.access.get(Key(name, ACCESS_SECRET)) is None:
             await self.client.apply(SECRETS, rbac.access_secret(name))
         if not is_granted:
             await self.share_roles()
@@ -107,7 +107,7 @@ class Registration:
 
     def lease(self, cluster: str) -> Object | None:
         """The Lease of a cluster, as far as we know."""
-        return self.parts.views.leases.get(Key(cluster, LEASE_NAME))
+        return self.context.informers.leases.get(Key(cluster, LEASE_NAME))
 
     async def share_roles(self) -> None:
         """Make the roles that all clusters share, once in a while."""
@@ -127,7 +127,7 @@ class Registration:
 
     async def drop_old_roles(self) -> None:
         """Delete the shared roles of older releases, when no cluster has them any more."""
-        if self.dropped or len(self.granted) < len(self.parts.views.clusters.store.objects):
+        if self.dropped or len(self.granted) < len(self.context.informers.clusters.store.objects):
             return
         for name in rbac.OLD_SHARED_ROLES:
             with suppress(NotFound, Conflict):
@@ -137,7 +137,7 @@ class Registration:
                     await self.client.delete(CLUSTER_ROLES, Key("", name), uid=uid)
         self.dropped = True
 
-    async def hold_off(self, cluster: ManagedCluster) -> bool:
+    async def restrict(self, cluster: ManagedCluster) -> bool:
         """Leave a cluster that is not accepted only the sight of itself.
 
         True when nothing is left to do: the rights to works stay for as long as there are works.
@@ -148,18 +148,18 @@ class Registration:
         await self.client.apply(CLUSTER_ROLES, rbac.cluster_role(name, accepted=False))
         await self.client.apply(CLUSTER_ROLE_BINDINGS, rbac.cluster_role_binding(name))
         was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
-        if (was_accepted or self.lease(name) is not None) and not await self.expel(name):
+        if (was_accepted or self.lease(name) is not None) and not await self.withdraw(name):
             return False
         await self.remember(cluster)
         return True
 
-    async def refuse(self, cluster: ManagedCluster) -> None:
+    async def revoke_reserved(self, cluster: ManagedCluster) -> None:
         """Take everything from a cluster whose rights would be those of others."""
         if not self.is_granted(cluster):
             await self.revoke(cluster.name)
             await self.remember(cluster)
 
-    async def expel(self, name: str) -> bool:
+    async def withdraw(self, name: str) -> bool:
         """Take from a cluster what it got when it was accepted; False while it has works."""
         names = rbac.binding_names(name)
         await remove(self.client, ROLE_BINDINGS, Key(name, names[REGISTRATION_ROLE]))
@@ -184,7 +184,7 @@ class Registration:
 
     async def has_works(self, cluster: str) -> bool:
         """Whether a cluster has works left; that it has none is asked of the API server."""
-        if self.parts.views.works_of(cluster):
+        if self.context.informers.works_of(cluster):
             return True
         try:
             found = await self.client.list(WORKS, cluster, metadata_only=True)

@@ -21,141 +21,151 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import part
-from knfleet.hub.context import Parts, look_at, patch_cluster, plain
-from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Registration
-from knfleet.hub.registration.deletion import Deletion
-from knfleet.hub.registration.lease import Beat, availability, clock, same_taints, silent_in, taints
-from knfleet.kube.cache.informer import Change
+from knfleet.apply.manifest_fields import part
+from knfleet.hub.context import HubContext, cluster_request, patch_cluster, plain
+from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Acceptance
+from knfleet.hub.registration.deletion import ClusterDeletion
+from knfleet.hub.registration.lease import (
+    LeaseObservation,
+    availability,
+    clock,
+    same_taints,
+    seconds_until_expired,
+    taints,
+)
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import ApiError, Conflict
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 
 CONFLICT_SECONDS = 0.05
 DRAIN_SECONDS = 30.0
 """When to look again whether a denied cluster has works left; they are watched besides."""
 
 
-class Clusters:
+class ManagedClusterController:
     """Reconciles ManagedClusters."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.registration = Registration(parts)
-        self.deletion = Deletion(parts, self.registration)
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.registration = Acceptance(context)
+        self.deletion = ClusterDeletion(context, self.registration)
 
-    def by_cluster(self, change: Change) -> Iterable[Request]:
+    def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed."""
-        yield look_at(change.key.name)
+        yield cluster_request(change.key.name)
 
-    def by_namespace(self, change: Change) -> Iterable[Request]:
+    def by_namespace(self, change: StoreChange) -> Iterable[Request]:
         """Something in a cluster's namespace changed."""
-        yield look_at(change.key.namespace)
+        yield cluster_request(change.key.namespace)
 
-    def by_work(self, change: Change) -> Iterable[Request]:
+    def by_work(self, change: StoreChange) -> Iterable[Request]:
         """A work changed: its cluster may wait for it to be gone."""
-        cluster = self.parts.views.clusters.get(Key("", change.key.namespace))
+        cluster = self.context.informers.clusters.get(Key("", change.key.namespace))
         if cluster is None:
             return
         is_leaving = bool(cluster["metadata"].get("deletionTimestamp"))
         is_denied = not part(cluster, "spec").get("hubAcceptsClient")
         if is_leaving or (is_denied and change.new is None):
-            yield look_at(change.key.namespace)
+            yield cluster_request(change.key.namespace)
 
-    def by_set(self, change: Change) -> Iterable[Request]:
+    def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed: it may want namespaces on its clusters."""
         old, new = ((each or {}).get("spec") for each in (change.old, change.new))
         if old != new:
-            yield from (look_at(key.name) for key in list(self.parts.views.clusters.store.objects))
+            yield from (
+                cluster_request(key.name)
+                for key in list(self.context.informers.clusters.store.objects)
+            )
 
-    def by_manager(self, change: Change) -> Iterable[Request]:
+    def by_manager(self, change: StoreChange) -> Iterable[Request]:
         """The settings changed: they say which finalizers clusters have."""
         yield from self.by_set(change)
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Make the hub right for one cluster."""
         name = request.key.name
-        cluster = self.parts.views.cluster(name)
+        cluster = self.context.informers.cluster(name)
         if cluster is None:
-            self.parts.heartbeats.forget(name)
+            self.context.lease_observations.forget(name)
             self.registration.forget(name)
-            return Again.never()
+            return Result.never()
         try:
-            return await self.make_right(cluster)
+            return await self.reconcile_cluster(cluster)
         except Conflict:
             # The agent wrote meanwhile; what it wrote is on its way to us.
-            return Again.after(CONFLICT_SECONDS)
+            return Result.after(CONFLICT_SECONDS)
 
-    async def make_right(self, cluster: ManagedCluster) -> Again:
+    async def reconcile_cluster(self, cluster: ManagedCluster) -> Result:
         """Make the hub right for one cluster in the state that we know."""
-        lease = self.parts.views.leases.get(Key(cluster.name, LEASE_NAME))
+        lease = self.context.informers.leases.get(Key(cluster.name, LEASE_NAME))
         if lease is None and cluster.metadata.deleting:
-            self.parts.heartbeats.forget(cluster.name)
-        beat = self.parts.heartbeats.observe(cluster, lease, self.parts.now())
+            self.context.lease_observations.forget(cluster.name)
+        beat = self.context.lease_observations.observe(cluster, lease, self.context.now())
         if cluster.metadata.deleting:
             cluster = await self.report(cluster, beat, None)
-            again = await self.deletion.step(cluster)
-            waits = again.after_seconds is not None
-            return again.within(self.next_look(cluster, beat)) if waits else again
-        cluster = await self.settle(cluster)
+            result = await self.deletion.step(cluster)
+            waits = result.after_seconds is not None
+            return result.within(self.requeue_seconds(cluster, beat)) if waits else result
+        cluster = await self.set_defaults(cluster)
         error: ApiError | None = None
         settled = True
         try:
             if cluster.name == ALL_AGENTS:
-                await self.registration.refuse(cluster)
+                await self.registration.revoke_reserved(cluster)
             elif cluster.spec.hub_accepts_client:
-                await self.registration.admit(cluster)
+                await self.registration.grant(cluster)
             else:
-                settled = await self.registration.hold_off(cluster)
+                settled = await self.registration.restrict(cluster)
         except ApiError as failed:
             error = failed
         cluster = await self.report(cluster, beat, error)
         if error is not None:
             raise error
         if not settled:
-            return Again.after(DRAIN_SECONDS)
-        return Again.after(self.next_look(cluster, beat))
+            return Result.after(DRAIN_SECONDS)
+        return Result.after(self.requeue_seconds(cluster, beat))
 
-    def next_look(self, cluster: ManagedCluster, beat: Beat | None) -> float:
+    def requeue_seconds(self, cluster: ManagedCluster, beat: LeaseObservation | None) -> float:
         """Seconds until the cluster may be lost, or everything is to be applied again."""
-        silent = silent_in(cluster, beat, self.parts.now())
+        silent = seconds_until_expired(cluster, beat, self.context.now())
         return min(silent, RESYNC_SECONDS) if silent > 0 else RESYNC_SECONDS
 
-    async def settle(self, cluster: ManagedCluster) -> ManagedCluster:
+    async def set_defaults(self, cluster: ManagedCluster) -> ManagedCluster:
         """Give a cluster the finalizers, set and taints that it should have."""
-        patch = self.settling(cluster)
+        patch = self.default_changes(cluster)
         if not patch:
             return cluster
-        return decode(await patch_cluster(self.parts.client, cluster, patch), ManagedCluster)
+        return decode(await patch_cluster(self.context.client, cluster, patch), ManagedCluster)
 
-    def settling(self, cluster: ManagedCluster) -> Object:
+    def default_changes(self, cluster: ManagedCluster) -> Object:
         """What of a cluster's metadata and spec must change."""
         meta: dict[str, Any] = {}
-        installation = self.parts.installation
-        finalizers = wanted_finalizers(cluster, cleans_up=installation.cleans_up)
+        configuration = self.context.configuration
+        finalizers = wanted_finalizers(cluster, cleans_up=configuration.cleans_up)
         if finalizers != cluster.metadata.finalizers:
             meta["finalizers"] = finalizers
-        if installation.has_default_sets and not cluster.metadata.labels.get(SET_LABEL):
+        if configuration.has_default_sets and not cluster.metadata.labels.get(SET_LABEL):
             meta["labels"] = {SET_LABEL: DEFAULT_SET}
         patch: Object = {"metadata": meta} if meta else {}
-        wanted = taints(cluster, self.parts.now())
+        wanted = taints(cluster, self.context.now())
         if not same_taints(wanted, cluster.spec.taints):
             patch["spec"] = {"taints": plain(wanted)}
         return patch
 
     async def report(
-        self, cluster: ManagedCluster, beat: Beat | None, error: ApiError | None
+        self, cluster: ManagedCluster, beat: LeaseObservation | None, error: ApiError | None
     ) -> ManagedCluster:
         """Write what the hub has to say about a cluster, if that is news."""
         old = cluster.status
         conditions = list(old.conditions)
         for said in (
             acceptance(cluster, error),
-            availability(cluster, beat, self.parts.now()),
+            availability(cluster, beat, self.context.now()),
             clock(cluster, beat),
         ):
             if said is not None:
-                conditions = put(conditions, said, self.parts.now())
-        namespaces = member_namespaces(cluster, self.parts.views.cluster_sets())
+                conditions = put(conditions, said, self.context.now())
+        namespaces = member_namespaces(cluster, self.context.informers.cluster_sets())
         patch: Object = {}
         if conditions != list(old.conditions):
             patch["conditions"] = plain(conditions)
@@ -164,7 +174,7 @@ class Clusters:
         if not patch:
             return cluster
         written = await patch_cluster(
-            self.parts.client, cluster, {"status": patch}, subresource="status"
+            self.context.client, cluster, {"status": patch}, subresource="status"
         )
         self.announce(cluster, conditions)
         return decode(written, ManagedCluster)
@@ -179,7 +189,7 @@ class Clusters:
             old, new = find(cluster.status.conditions, type_), find(conditions, type_)
             if new is None or new.status != status or (old is not None and old.status == status):
                 continue
-            record = self.parts.tell if status == "True" else self.parts.warn
+            record = self.context.record_event if status == "True" else self.context.record_warning
             record(cluster, reason, new.message)
 
 

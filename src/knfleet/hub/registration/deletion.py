@@ -30,14 +30,14 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import DELETING as WORK_DELETING
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.apply.manifest_parts import items
-from knfleet.hub.context import Parts, patch_cluster, plain, remove
-from knfleet.hub.registration.acceptance import Registration
+from knfleet.apply.manifest_fields import items
+from knfleet.hub.context import HubContext, patch_cluster, plain, remove
+from knfleet.hub.registration.acceptance import Acceptance
 from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import ApiError, Conflict, NotFound
 from knfleet.operator.settings import SettingError, duration_seconds
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 KINDS = (ADDONS, WORKS)
@@ -50,7 +50,7 @@ NAMES_BYTES = 800
 """So much of an Event is for the names of orphans."""
 
 
-class Remaining(Struct, frozen=True):
+class RemainingObjects(Struct, frozen=True):
     """What is still there of one kind."""
 
     resource: Resource
@@ -105,13 +105,13 @@ def next_group(items: Iterable[Object]) -> list[Object]:
     return [each for each in every if priority(each) == lowest]
 
 
-def is_given_up(cluster: ManagedCluster, now: datetime) -> bool:
+def is_abandoned(cluster: ManagedCluster, now: datetime) -> bool:
     """Whether the administrator gave up what the cluster can no longer clean up."""
-    seconds = given_up_in(cluster, now)
+    seconds = abandoned_in(cluster, now)
     return seconds is not None and seconds <= 0
 
 
-def given_up_in(cluster: ManagedCluster, now: datetime) -> float | None:
+def abandoned_in(cluster: ManagedCluster, now: datetime) -> float | None:
     """Seconds until what the cluster cannot clean up is given up; None when it is waited for."""
     wanted = cluster.metadata.annotations.get(FORCE_DETACH)
     since = unreachable_since(cluster)
@@ -137,18 +137,18 @@ def is_ours(namespace: Object, cluster: ManagedCluster) -> bool:
     return was_accepted and created_for(namespace) == cluster.metadata.uid
 
 
-class Deletion:
+class ClusterDeletion:
     """Detaches clusters that are being deleted."""
 
-    def __init__(self, parts: Parts, registration: Registration) -> None:
-        self.parts = parts
-        self.client = parts.client
+    def __init__(self, context: HubContext, registration: Acceptance) -> None:
+        self.context = context
+        self.client = context.client
         self.registration = registration
 
-    async def step(self, cluster: ManagedCluster) -> Again:
+    async def step(self, cluster: ManagedCluster) -> Result:
         """Do what can be done now, and report what is left."""
         if not {API_FINALIZER, CLEANUP_FINALIZER}.intersection(cluster.metadata.finalizers):
-            return Again.never()
+            return Result.never()
         try:
             return await self.detach(cluster)
         except Conflict:
@@ -157,15 +157,15 @@ class Deletion:
             await self.report(cluster, "False", "DeletingError", f"{error}; it is tried again.")
             raise
 
-    async def detach(self, cluster: ManagedCluster) -> Again:
+    async def detach(self, cluster: ManagedCluster) -> Result:
         """Remove what is left of a cluster, and let it go when nothing is."""
         finalizers = cluster.metadata.finalizers
         remaining = await self.remaining(cluster.name)
         if remaining is not None:
             await self.clear(cluster, remaining, cleans_up=CLEANUP_FINALIZER in finalizers)
-            again = Again.after(AGAIN_SECONDS[remaining.resource])
-            seconds = given_up_in(cluster, self.parts.now())
-            return again if seconds is None else again.within(seconds)
+            result = Result.after(AGAIN_SECONDS[remaining.resource])
+            seconds = abandoned_in(cluster, self.context.now())
+            return result if seconds is None else result.within(seconds)
         await self.registration.revoke(cluster.name)
         if cluster.metadata.annotations.get(DELETE_NAMESPACE) == "true":
             await self.delete_namespace(cluster)
@@ -175,7 +175,7 @@ class Deletion:
             waiting = f"Nothing of the cluster is left; finalizers of others: {', '.join(kept)}."
             cluster = await self.report(cluster, "True", "NoResource", waiting)
         await patch_cluster(self.client, cluster, {"metadata": {"finalizers": kept}})
-        return Again.never()
+        return Result.never()
 
     async def delete_namespace(self, cluster: ManagedCluster) -> None:
         """Delete the namespace that we made for an accepted cluster; any other stays."""
@@ -188,23 +188,23 @@ class Deletion:
                 uid = found["metadata"]["uid"]
                 await self.client.delete(NAMESPACES, Key("", cluster.name), uid=uid)
             return
-        self.parts.warn(
+        self.context.record_warning(
             cluster,
             "NamespaceKept",
             f"namespace {cluster.name} stays although {DELETE_NAMESPACE} is set: the hub did not"
             " make it for this cluster; delete it yourself if nobody uses it",
         )
 
-    async def remaining(self, cluster: str) -> Remaining | None:
+    async def remaining(self, cluster: str) -> RemainingObjects | None:
         """What is left of the first kind of which something is.
 
         That nothing is left is asked of the API server: a cache may not know the newest objects.
         """
         for resource in KINDS:
-            known = self.parts.views.works_of(cluster) if resource == WORKS else []
+            known = self.context.informers.works_of(cluster) if resource == WORKS else []
             found = known or await self.listed(resource, cluster)
             if found:
-                return Remaining(resource, found)
+                return RemainingObjects(resource, found)
         return None
 
     async def listed(self, resource: Resource, cluster: str) -> list[Object]:
@@ -215,11 +215,11 @@ class Deletion:
             return []
 
     async def clear(
-        self, cluster: ManagedCluster, remaining: Remaining, *, cleans_up: bool
+        self, cluster: ManagedCluster, remaining: RemainingObjects, *, cleans_up: bool
     ) -> None:
         """Delete those objects whose turn it is, and report what is left."""
-        if is_given_up(cluster, self.parts.now()):
-            await self.give_up(cluster, remaining)
+        if is_abandoned(cluster, self.context.now()):
+            await self.abandon(cluster, remaining)
             return
         turn = next_group(remaining.items) if cleans_up else []
         await asyncio.gather(
@@ -242,14 +242,14 @@ class Deletion:
         """Write how far the deletion is, if that is news; the cluster as it is then."""
         said = StandardCondition(type=DELETING, status=status, reason=reason, message=message)
         old = cluster.status.conditions
-        new = put(old, said, self.parts.now())
+        new = put(old, said, self.context.now())
         if new == old:
             return cluster
         patch = {"status": {"conditions": plain(new)}}
         written = await patch_cluster(self.client, cluster, patch, subresource="status")
         return decode(written, ManagedCluster)
 
-    async def give_up(self, cluster: ManagedCluster, remaining: Remaining) -> None:
+    async def abandon(self, cluster: ManagedCluster, remaining: RemainingObjects) -> None:
         """Let go of what nobody cleans up any more, and name it."""
         await asyncio.gather(*(self.let_go(remaining.resource, each) for each in remaining.items))
         count, plural = len(remaining.items), remaining.resource.plural
@@ -259,7 +259,7 @@ class Deletion:
             resource=plural,
             names=[each["metadata"]["name"] for each in remaining.items],
         )
-        self.parts.warn(
+        self.context.record_warning(
             cluster,
             "Orphaned",
             f"given up without cleaning the cluster, because of {FORCE_DETACH}: {count} {plural}"

@@ -29,7 +29,7 @@ LEASE_STOPPED = "ManagedClusterLeaseUpdateStopped"
 HUB_TAINTS = (UNREACHABLE, UNAVAILABLE)
 
 
-class Beat(Struct, frozen=True):
+class LeaseObservation(Struct, frozen=True):
     """When an agent was last heard of, by the hub's clock."""
 
     renewed: str
@@ -39,20 +39,24 @@ class Beat(Struct, frozen=True):
     """How far the agent's clock is ahead; None when there was nothing to compare."""
 
 
-class Heartbeats:
+class LeaseObservations:
     """Remembers when each cluster was last heard of."""
 
     def __init__(self) -> None:
-        self.beats: dict[str, Beat] = {}
+        self.beats: dict[str, LeaseObservation] = {}
 
-    def observe(self, cluster: ManagedCluster, lease: Object | None, now: datetime) -> Beat | None:
+    def observe(
+        self, cluster: ManagedCluster, lease: Object | None, now: datetime
+    ) -> LeaseObservation | None:
         """When a cluster was last heard of, which is remembered; None when it never was."""
-        beat = self.seen(cluster, lease, now)
+        beat = self.observation(cluster, lease, now)
         if beat is not None:
             self.beats[cluster.name] = beat
         return beat
 
-    def seen(self, cluster: ManagedCluster, lease: Object | None, now: datetime) -> Beat | None:
+    def observation(
+        self, cluster: ManagedCluster, lease: Object | None, now: datetime
+    ) -> LeaseObservation | None:
         """When a cluster was last heard of, if this is its Lease; None when it never was.
 
         The first Lease that is seen may be as old as it says, unless the agent's clock is known to
@@ -65,8 +69,10 @@ class Heartbeats:
         if moment is None:
             return known
         if known is None:
-            return Beat(renewed, now if is_clock_doubtful(cluster) else min(moment, now))
-        return known if known.renewed == renewed else Beat(renewed, now, moment - now)
+            return LeaseObservation(
+                renewed, now if is_clock_doubtful(cluster) else min(moment, now)
+            )
+        return known if known.renewed == renewed else LeaseObservation(renewed, now, moment - now)
 
     def forget(self, cluster: str) -> None:
         """A cluster is gone."""
@@ -88,29 +94,35 @@ def as_moment(text: str) -> datetime | None:
         return None
 
 
-def silent_in(cluster: ManagedCluster, beat: Beat | None, now: datetime) -> float:
+def seconds_until_expired(
+    cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime
+) -> float:
     """Seconds until a cluster counts as lost; 0 or less when it does."""
     if beat is None:
         return 0.0
     return (beat.heard + timedelta(seconds=cluster.grace_seconds) - now).total_seconds()
 
 
-def is_alive(cluster: ManagedCluster, beat: Beat | None, now: datetime) -> bool:
+def is_alive(cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime) -> bool:
     """Whether the cluster is accepted, has joined, and was heard of lately."""
     return (
         cluster.spec.hub_accepts_client
         and is_true(cluster.status.conditions, JOINED)
-        and silent_in(cluster, beat, now) > 0
+        and seconds_until_expired(cluster, beat, now) > 0
     )
 
 
 def availability(
-    cluster: ManagedCluster, beat: Beat | None, now: datetime
+    cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime
 ) -> StandardCondition | None:
     """What the hub says of a cluster's availability; None when that is for the agent to say."""
     was_accepted = find(cluster.status.conditions, ACCEPTED) is not None
     is_leaving = cluster.metadata.deleting
-    if not was_accepted or (beat is None and not is_leaving) or silent_in(cluster, beat, now) > 0:
+    if (
+        not was_accepted
+        or (beat is None and not is_leaving)
+        or seconds_until_expired(cluster, beat, now) > 0
+    ):
         return None
     since = "there is no Lease" if beat is None else f"the last sign was at {timestamp(beat.heard)}"
     return StandardCondition(
@@ -121,7 +133,7 @@ def availability(
     )
 
 
-def clock(cluster: ManagedCluster, beat: Beat | None) -> StandardCondition | None:
+def clock(cluster: ManagedCluster, beat: LeaseObservation | None) -> StandardCondition | None:
     """What the hub says of an agent's clock; None when it has nothing new to say."""
     if beat is None or beat.skew is None or not cluster.spec.hub_accepts_client:
         return None

@@ -12,20 +12,20 @@ from msgspec import Struct
 
 from knfleet.api.core import SECRETS, VALIDATING_WEBHOOKS
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.hub.context import Now
-from knfleet.hub.webhook.certificates import Certificates, renewal, service_names
-from knfleet.hub.webhook.configuration import CONFIGURATIONS, SECRET, SERVICE
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.hub.webhook.webhook_certificates import WebhookCertificates, renewal, service_names
+from knfleet.hub.webhook.webhook_objects import CONFIGURATIONS, SECRET, SERVICE
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 CONFLICT_SECONDS = 0.2
 
 
-class Target(Struct, frozen=True):
+class CABundleField(Struct, frozen=True):
     """A place in an object where a CA belongs."""
 
     path: str
@@ -34,7 +34,7 @@ class Target(Struct, frozen=True):
     """What is there now."""
 
 
-class WebhookCertificates:
+class WebhookCertificateController:
     """Reconciles the Secret, and every object whose webhook is our Service."""
 
     def __init__(
@@ -76,14 +76,14 @@ class WebhookCertificates:
         """The request to look at everything."""
         return Request(HUB, self.key)
 
-    def by_change(self, _change: Change) -> Iterable[Request]:
+    def by_change(self, _change: StoreChange) -> Iterable[Request]:
         """The Secret or a configuration changed."""
         yield self.request
 
-    async def reconcile(self, _request: Request) -> Again:
+    async def reconcile(self, _request: Request) -> Result:
         """Make the certificates right, then the configurations."""
         found = self.secrets.get(self.key)
-        kept = Certificates.of(found)
+        kept = WebhookCertificates.of(found)
         wanted = renewal(kept, self.names, self.now())
         try:
             if wanted.certificates != kept:
@@ -92,10 +92,10 @@ class WebhookCertificates:
                 for manifest in informer.items():
                     await self.inject(informer.resource, manifest, wanted.certificates.bundle)
         except Conflict:
-            return Again.after(CONFLICT_SECONDS)
-        return Again.after((wanted.look_at - self.now()).total_seconds())
+            return Result.after(CONFLICT_SECONDS)
+        return Result.after((wanted.look_at - self.now()).total_seconds())
 
-    async def write(self, found: Object | None, made: Certificates) -> None:
+    async def write(self, found: Object | None, made: WebhookCertificates) -> None:
         """Keep certificates, unless the Secret has changed since it was read."""
         meta: Object = {"name": self.key.name, "namespace": self.key.namespace}
         if found is not None:
@@ -127,7 +127,7 @@ class WebhookCertificates:
         log.info("webhook CA injected", kind=resource.kind, name=manifest["metadata"]["name"])
 
 
-def targets(manifest: Object, service: Key) -> Sequence[Target]:
+def targets(manifest: Object, service: Key) -> Sequence[CABundleField]:
     """Where an object calls a Service: webhooks of admission, or the conversion of a definition."""
     found = [
         (f"/webhooks/{index}/clientConfig", part(each, "clientConfig"))
@@ -136,7 +136,7 @@ def targets(manifest: Object, service: Key) -> Sequence[Target]:
     conversion = part(manifest, "spec", "conversion", "webhook", "clientConfig")
     found.append(("/spec/conversion/webhook/clientConfig", conversion))
     return [
-        Target(path, str(config.get("caBundle", "")))
+        CABundleField(path, str(config.get("caBundle", "")))
         for path, config in found
         if is_called(part(config, "service"), service)
     ]

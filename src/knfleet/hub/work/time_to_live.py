@@ -8,24 +8,24 @@ from knfleet.api.conditions import StandardCondition, find
 from knfleet.api.meta import Object
 from knfleet.api.schema import ObjectMeta, decode
 from knfleet.api.work.manifestwork import COMPLETE
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.hub.registration.lease import as_moment
 
 REPLICA_SET_LABEL = "work.open-cluster-management.io/manifestworkreplicaset"
 """Label of works that a ManifestWorkReplicaSet made, and would make again."""
 
 
-class Status(Struct, frozen=True):
+class ReportedStatus(Struct, frozen=True):
     """What the agent reported."""
 
     conditions: list[StandardCondition] = []
 
 
-class Reported(Struct, frozen=True):
+class ReportedWork(Struct, frozen=True):
     """The part of a work that decides; the rest may be of another release."""
 
     metadata: ObjectMeta
-    status: Status = Status()
+    status: ReportedStatus = ReportedStatus()
 
 
 def ttl_seconds(work: Object) -> int | None:
@@ -42,7 +42,7 @@ def expiry(work: Object) -> datetime | None:
     seconds = ttl_seconds(work)
     if seconds is None:
         return None
-    found = decode(work, Reported)
+    found = decode(work, ReportedWork)
     meta = found.metadata
     if meta.deleting or REPLICA_SET_LABEL in meta.labels:
         return None

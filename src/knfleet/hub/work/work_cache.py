@@ -7,7 +7,7 @@ is kept; who needs more reads the work itself.
 from typing import Any, cast
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.cache.informer import without_managed_fields
 
 

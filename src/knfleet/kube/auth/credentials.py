@@ -1,6 +1,6 @@
-"""Who we are to an API server: one seam for every way of logging in.
+"""Credentials for an API server: one interface for every way of logging in.
 
-A `CredentialSource` knows how to get a fresh credential; a `Login` holds the current one for all
+A `CredentialSource` fetches a fresh credential; a `CachedCredential` holds the current one for all
 requests of a client. Fifty requests that find it expired cause one refresh; it goes on as long as
 one of them waits, and ends with the last. A refresh that fails is remembered for a while, longer
 each time, so that a broken plugin is not started once per request.
@@ -122,7 +122,7 @@ class CertificatePair(Struct, frozen=True):
         return [("from", repr(self))]
 
 
-class Both(Struct, frozen=True):
+class CombinedCredential(Struct, frozen=True):
     """A token and a client certificate, each from a source of its own."""
 
     token: CredentialSource
@@ -154,7 +154,7 @@ def read(path: Path, what: str) -> bytes:
         raise CredentialError(f"{what} {path} cannot be read: {problem}") from error
 
 
-class Pause:
+class RefreshBackoff:
     """A time to wait that doubles with every failure."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -177,14 +177,14 @@ class Pause:
         self.until = -math.inf
 
 
-class Refresh(Struct):
+class RefreshTask(Struct):
     """A refresh under way, and how many wait for it."""
 
     task: asyncio.Task[Credential | KubeError]
     waiting: int = 0
 
 
-class Login:
+class CachedCredential:
     """The current credential of one client."""
 
     def __init__(
@@ -202,11 +202,11 @@ class Login:
         self.held: Credential | None = None
         self.skew = SKEW
         self.since = 0.0
-        self.refresh: Refresh | None = None
+        self.refresh: RefreshTask | None = None
         self.abandoned: set[asyncio.Task[Credential | KubeError]] = set()
         self.failure: KubeError | None = None
-        self.failures = Pause(clock)
-        self.rejections = Pause(clock)
+        self.failures = RefreshBackoff(clock)
+        self.rejections = RefreshBackoff(clock)
 
     async def current(self) -> Credential:
         """A credential that is good now; raises `CredentialError` when there is none."""
@@ -253,7 +253,7 @@ class Login:
     async def shared_refresh(self) -> Credential | KubeError:
         """What the one refresh brings, which ends early only when nobody waits for it."""
         if (refresh := self.refresh) is None:
-            refresh = self.refresh = Refresh(asyncio.create_task(self.fetch()))
+            refresh = self.refresh = RefreshTask(asyncio.create_task(self.fetch()))
             refresh.task.add_done_callback(self.ended)
         refresh.waiting += 1
         try:
@@ -263,7 +263,7 @@ class Login:
             if refresh.waiting == 0 and not refresh.task.done():
                 await self.abandon(refresh)
 
-    async def abandon(self, refresh: Refresh) -> None:
+    async def abandon(self, refresh: RefreshTask) -> None:
         """Stop a refresh that nobody wants any more, and see it end."""
         if self.refresh is refresh:
             self.refresh = None

@@ -21,7 +21,14 @@ from msgspec import Meta, Struct
 from knfleet.api.meta import Object
 from knfleet.kube import yaml
 from knfleet.kube.auth.credentials import Credential, is_token
-from knfleet.kube.auth.exec_process import OUTPUT_LIMIT, Ending, Finished, Run, one_line, run
+from knfleet.kube.auth.exec_process import (
+    OUTPUT_LIMIT,
+    ProcessEnd,
+    ProcessResult,
+    ProcessRunner,
+    one_line,
+    run,
+)
 from knfleet.kube.auth.pod_path import pod_path
 from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.endpoint import Endpoint
@@ -90,7 +97,7 @@ class ExecPlugin(Struct, frozen=True):
     install_hint: str = ""
     timeout_seconds: float = TIMEOUT_SECONDS
 
-    async def fetch(self, run: Run = run) -> Credential:
+    async def fetch(self, run: ProcessRunner = run) -> Credential:
         """What the plugin prints; raises `CredentialError` when it prints no usable credential."""
         if self.api_version not in API_VERSIONS:
             raise self.error(unsupported(self.api_version))
@@ -130,13 +137,13 @@ class ExecPlugin(Struct, frozen=True):
         asking = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         return msgspec.json.encode(asking).decode()
 
-    def checked(self, finished: Finished) -> bytes:
+    def checked(self, finished: ProcessResult) -> bytes:
         """The output of a plugin that did its work."""
         said = f": {self.quoted(finished.complaint)}" if finished.complaint else ""
-        if finished.ending is Ending.TIMED_OUT:
+        if finished.ending is ProcessEnd.TIMED_OUT:
             limit = f"{self.timeout_seconds:g} s"
             raise self.error(f"did not answer within {limit} and was stopped{said}")
-        if finished.ending is Ending.TOO_MUCH_OUTPUT:
+        if finished.ending is ProcessEnd.TOO_MUCH_OUTPUT:
             limit = f"{OUTPUT_LIMIT // 1024} KiB"
             raise self.error(f"printed more than {limit} and was stopped{said}")
         if finished.code < 0:
@@ -184,7 +191,7 @@ class ExecPlugin(Struct, frozen=True):
             expires=expires,
         )
 
-    def answer(self, output: bytes) -> "Answer":
+    def answer(self, output: bytes) -> "ExecCredential":
         """The ExecCredential in a plugin's output; the reasons of parsers may quote it."""
         if not output.strip():
             raise self.error("printed nothing; it has to print an ExecCredential")
@@ -200,7 +207,7 @@ class ExecPlugin(Struct, frozen=True):
             known = version if KNOWN_VERSION.fullmatch(version) else "another apiVersion"
             raise self.error(f"printed {known}, but is configured for {self.api_version}")
         try:
-            return msgspec.convert(without_nulls(head), Answer)
+            return msgspec.convert(without_nulls(head), ExecCredential)
         except msgspec.ValidationError as error:
             raise self.error(f"printed an ExecCredential that is wrong: {error}") from None
 
@@ -218,7 +225,7 @@ class ExecPlugin(Struct, frozen=True):
 KNOWN_VERSION = re.compile(rf"{re.escape(GROUP)}/v[0-9]+((alpha|beta)[0-9]+)?")
 
 
-class AnswerStatus(Struct, rename="camel"):
+class ExecCredentialStatus(Struct, rename="camel"):
     """The credential itself."""
 
     token: str = ""
@@ -227,10 +234,10 @@ class AnswerStatus(Struct, rename="camel"):
     expiration_timestamp: Annotated[datetime, Meta(tz=True)] | None = None
 
 
-class Answer(Struct):
+class ExecCredential(Struct):
     """An ExecCredential as plugins print it."""
 
-    status: AnswerStatus | None = None
+    status: ExecCredentialStatus | None = None
 
 
 def without_nulls(printed: Object) -> Object:

@@ -24,7 +24,7 @@ LINGER_SECONDS = 0.5
 REAP_SECONDS = 5.0
 
 
-class Ending(Enum):
+class ProcessEnd(Enum):
     """How a program ended."""
 
     EXITED = "exited"
@@ -32,10 +32,10 @@ class Ending(Enum):
     TOO_MUCH_OUTPUT = "too much output"
 
 
-class Finished(Struct, frozen=True):
+class ProcessResult(Struct, frozen=True):
     """What a program left behind."""
 
-    ending: Ending
+    ending: ProcessEnd
     code: int
     """The exit status; minus the signal's number when a signal ended it."""
     output: bytes
@@ -43,22 +43,24 @@ class Finished(Struct, frozen=True):
     """The last words on standard error, on one line."""
 
 
-class Run(Protocol):
+class ProcessRunner(Protocol):
     """A way to run a program to its end."""
 
     async def __call__(
         self, argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float
-    ) -> Finished:
+    ) -> ProcessResult:
         """Run it; raises `OSError` when it cannot be started."""
         ...
 
 
-async def run(argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float) -> Finished:
+async def run(
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: float
+) -> ProcessResult:
     """The outcome of a program; raises `OSError` when it cannot be started."""
     loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(
         loop.subprocess_exec(
-            Listener,
+            ProcessOutput,
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -74,18 +76,18 @@ async def run(argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: f
         with contextlib.suppress(OSError):
             await stop(*await starting)
         raise
-    ending = Ending.EXITED
+    ending = ProcessEnd.EXITED
     try:
         async with asyncio.timeout(timeout_seconds):
             await listener.done.wait()
     except TimeoutError:
-        ending = Ending.TIMED_OUT
+        ending = ProcessEnd.TIMED_OUT
     finally:
         await stop(transport, listener)
     if listener.received > OUTPUT_LIMIT:
-        ending = Ending.TOO_MUCH_OUTPUT
+        ending = ProcessEnd.TOO_MUCH_OUTPUT
     code = transport.get_returncode()
-    return Finished(
+    return ProcessResult(
         ending=ending,
         code=-1 if code is None else code,
         output=bytes(listener.output),
@@ -93,7 +95,7 @@ async def run(argv: Sequence[str], *, env: Mapping[str, str], timeout_seconds: f
     )
 
 
-class Listener(asyncio.SubprocessProtocol):
+class ProcessOutput(asyncio.SubprocessProtocol):
     """Keeps what a program prints, up to the limits."""
 
     def __init__(self) -> None:
@@ -132,7 +134,7 @@ class Listener(asyncio.SubprocessProtocol):
             self.linger = loop.call_later(LINGER_SECONDS, self.done.set)
 
 
-async def stop(transport: asyncio.SubprocessTransport, listener: Listener) -> None:
+async def stop(transport: asyncio.SubprocessTransport, listener: ProcessOutput) -> None:
     """End what is left of a program's group, and close its pipes."""
     group = transport.get_pid()
     try:

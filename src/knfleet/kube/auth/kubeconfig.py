@@ -17,30 +17,30 @@ from msgspec import Struct, field
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube import yaml
 from knfleet.kube.auth.kubeconfig_entries import (
-    Cluster,
     ClusterBody,
-    Context,
+    ClusterEntry,
     ContextBody,
-    Entry,
-    Origin,
-    User,
+    ContextEntry,
+    EntryOrigin,
+    NamedEntry,
     UserBody,
+    UserEntry,
 )
 from knfleet.kube.auth.kubeconfig_users import credentials_of
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ConfigError
 
 Body = TypeVar("Body", ClusterBody, UserBody, ContextBody)
-Found = TypeVar("Found", bound=Entry)
+Found = TypeVar("Found", bound=NamedEntry)
 
 
 class Kubeconfig(Struct, frozen=True):
     """What one kubeconfig says, or several together."""
 
     sources: tuple[str, ...] = ()
-    clusters: dict[str, Cluster] = field(default_factory=dict[str, Cluster])
-    users: dict[str, User] = field(default_factory=dict[str, User])
-    contexts: dict[str, Context] = field(default_factory=dict[str, Context])
+    clusters: dict[str, ClusterEntry] = field(default_factory=dict[str, ClusterEntry])
+    users: dict[str, UserEntry] = field(default_factory=dict[str, UserEntry])
+    contexts: dict[str, ContextEntry] = field(default_factory=dict[str, ContextEntry])
     current_context: str = ""
 
     @property
@@ -108,7 +108,7 @@ def from_text(text: str | bytes, *, source: str, context: str | None = None) -> 
 
     Whoever wrote it must not make us run programs or read files here, so it may name neither.
     """
-    return connect(parse(text, Origin(source)), context)
+    return connect(parse(text, EntryOrigin(source)), context)
 
 
 def merge(configs: Iterable[Kubeconfig]) -> Kubeconfig:
@@ -146,7 +146,7 @@ def connect(
     )
 
 
-def choose(config: Kubeconfig, name: str, *, asked: bool) -> Context:
+def choose(config: Kubeconfig, name: str, *, asked: bool) -> ContextEntry:
     """The context of a name."""
     if (found := config.contexts.get(name)) is not None:
         return found
@@ -161,7 +161,7 @@ def choose(config: Kubeconfig, name: str, *, asked: bool) -> Context:
     raise ConfigError(f"{where}: {problem}; there are: {there}")
 
 
-def pick(entries: dict[str, Found], kind: str, name: str, context: Context) -> Found:
+def pick(entries: dict[str, Found], kind: str, name: str, context: ContextEntry) -> Found:
     """The entry that a context names."""
     if (found := entries.get(name)) is not None:
         return found
@@ -182,10 +182,10 @@ def parse_file(path: Path) -> Kubeconfig:
     except OSError as error:
         problem = error.strerror or type(error).__name__
         raise ConfigError(f"kubeconfig {path} cannot be read: {problem}") from error
-    return parse(text, Origin(str(path), path.absolute().parent))
+    return parse(text, EntryOrigin(str(path), path.absolute().parent))
 
 
-def parse(text: str | bytes, origin: Origin) -> Kubeconfig:
+def parse(text: str | bytes, origin: EntryOrigin) -> Kubeconfig:
     """What one text says."""
     try:
         value = yaml.load(text, source=origin.source)
@@ -202,14 +202,14 @@ def parse(text: str | bytes, origin: Origin) -> Kubeconfig:
     contexts = bodies(value, "context", ContextBody, origin)
     return Kubeconfig(
         sources=(origin.source,),
-        clusters={name: Cluster(name, origin, body) for name, body in clusters.items()},
-        users={name: User(name, origin, body) for name, body in users.items()},
-        contexts={name: Context(name, origin, body) for name, body in contexts.items()},
+        clusters={name: ClusterEntry(name, origin, body) for name, body in clusters.items()},
+        users={name: UserEntry(name, origin, body) for name, body in users.items()},
+        contexts={name: ContextEntry(name, origin, body) for name, body in contexts.items()},
         current_context=current,
     )
 
 
-def check_kind(value: Any, origin: Origin) -> None:
+def check_kind(value: Any, origin: EntryOrigin) -> None:
     """Refuse what is another kind of file."""
     if not yaml.is_mapping(value):
         raise ConfigError(f"{origin.source}: not a kubeconfig: a mapping is expected")
@@ -220,7 +220,7 @@ def check_kind(value: Any, origin: Origin) -> None:
         )
 
 
-def bodies(value: Object, kind: str, type_: type[Body], origin: Origin) -> dict[str, Body]:
+def bodies(value: Object, kind: str, type_: type[Body], origin: EntryOrigin) -> dict[str, Body]:
     """What one of the lists says, by name."""
     found: dict[str, Body] = {}
     for number, one in enumerate(items(value.get(f"{kind}s"), f"{kind}s", origin)):
@@ -237,7 +237,7 @@ def bodies(value: Object, kind: str, type_: type[Body], origin: Origin) -> dict[
     return found
 
 
-def items(value: Any, name: str, origin: Origin) -> list[Any]:
+def items(value: Any, name: str, origin: EntryOrigin) -> list[Any]:
     """A list, which may be missing."""
     if value is None:
         return []

@@ -21,7 +21,7 @@ EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 PROXY_SCHEMES = ("http", "https")
 
 
-class Origin(Struct, frozen=True):
+class EntryOrigin(Struct, frozen=True):
     """Where an entry was written."""
 
     source: str
@@ -48,7 +48,7 @@ class ClusterBody(Struct, frozen=True, rename="kebab"):
     extensions: list[NamedExtension] = field(default_factory=list[NamedExtension])
 
 
-class EnvVar(Struct, frozen=True):
+class ExecEnvVar(Struct, frozen=True):
     """A variable for a plugin."""
 
     name: str = ""
@@ -60,7 +60,7 @@ class ExecBody(Struct, frozen=True, rename="camel"):
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[EnvVar, ...] = ()
+    env: tuple[ExecEnvVar, ...] = ()
     api_version: str = ""
     install_hint: str = ""
     provide_cluster_info: bool = False
@@ -100,15 +100,15 @@ class ContextBody(Struct, frozen=True):
     namespace: str = ""
 
 
-class Entry(Struct, frozen=True):
+class NamedEntry(Struct, frozen=True):
     """A name, and where it stands."""
 
     name: str
-    origin: Origin
+    origin: EntryOrigin
 
     def error(self, at: str, problem: str) -> ConfigError:
         """What to raise about a field of this entry."""
-        kind = type(self).__name__.lower()
+        kind = type(self).__name__.removesuffix("Entry").lower()
         return ConfigError(f"{self.origin.source}: {kind} {self.name!r}: {at}: {problem}")
 
     def path(self, at: str, name: str) -> Path:
@@ -142,19 +142,19 @@ class Entry(Struct, frozen=True):
         return self.path(at, name) if name else None
 
 
-class Context(Entry, frozen=True):
+class ContextEntry(NamedEntry, frozen=True):
     """Which user, on which cluster, in which namespace."""
 
     body: ContextBody
 
 
-class User(Entry, frozen=True):
+class UserEntry(NamedEntry, frozen=True):
     """Who we are."""
 
     body: UserBody
 
 
-class Cluster(Entry, frozen=True):
+class ClusterEntry(NamedEntry, frozen=True):
     """Where an API server is."""
 
     body: ClusterBody

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 from knfleet.kube.auth.credentials import (
-    Both,
     CertificatePair,
+    CombinedCredential,
     Credential,
     CredentialSource,
     StaticCredential,
@@ -18,7 +18,7 @@ from knfleet.kube.auth.credentials import (
     is_token,
 )
 from knfleet.kube.auth.exec_plugin import API_VERSIONS, ClusterInfo, ExecPlugin, unsupported
-from knfleet.kube.auth.kubeconfig_entries import Cluster, ExecBody, User
+from knfleet.kube.auth.kubeconfig_entries import ClusterEntry, ExecBody, UserEntry
 from knfleet.kube.endpoint import Endpoint
 
 REFUSED = {
@@ -33,14 +33,16 @@ REFUSED = {
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 
-def credentials_of(user: User | None, cluster: Cluster, endpoint: Endpoint) -> CredentialSource:
+def credentials_of(
+    user: UserEntry | None, cluster: ClusterEntry, endpoint: Endpoint
+) -> CredentialSource:
     """Where the credentials of a user come from; nobody's are empty."""
     if user is None:
         return StaticCredential()
     refuse(user)
     token, pair = token_of(user), pair_of(user)
     if token and pair:
-        return Both(token, pair)
+        return CombinedCredential(token, pair)
     if found := token or pair:
         return found
     if user.body.exec is not None:
@@ -48,7 +50,7 @@ def credentials_of(user: User | None, cluster: Cluster, endpoint: Endpoint) -> C
     return StaticCredential()
 
 
-def refuse(user: User) -> None:
+def refuse(user: UserEntry) -> None:
     """Complain about what cannot be used, rather than log in as somebody else."""
     body = user.body
     values = (
@@ -65,7 +67,7 @@ def refuse(user: User) -> None:
             raise user.error(at, REFUSED[at])
 
 
-def token_of(user: User) -> CredentialSource | None:
+def token_of(user: UserEntry) -> CredentialSource | None:
     """The token, or the file with it."""
     if user.body.token_file:
         if user.origin.folder is None:
@@ -79,7 +81,7 @@ def token_of(user: User) -> CredentialSource | None:
     return StaticCredential(Credential(token=token))
 
 
-def pair_of(user: User) -> CredentialSource | None:
+def pair_of(user: UserEntry) -> CredentialSource | None:
     """The client certificate with its key."""
     body = user.body
     certificate = user.either(
@@ -99,7 +101,7 @@ def pair_of(user: User) -> CredentialSource | None:
     return CertificatePair(certificate, key)
 
 
-def plugin_of(user: User, body: ExecBody, cluster: ClusterInfo) -> ExecPlugin:
+def plugin_of(user: UserEntry, body: ExecBody, cluster: ClusterInfo) -> ExecPlugin:
     """The credential plugin."""
     if (folder := user.origin.folder) is None:
         raise user.error("exec", "a program must not be named here; use a token or a certificate")
@@ -121,7 +123,7 @@ def plugin_of(user: User, body: ExecBody, cluster: ClusterInfo) -> ExecPlugin:
     )
 
 
-def check_interactive_mode(user: User, body: ExecBody) -> None:
+def check_interactive_mode(user: UserEntry, body: ExecBody) -> None:
     """We have no terminal to lend to a plugin."""
     at, mode = "exec.interactiveMode", body.interactive_mode
     if not mode and body.api_version == API_VERSIONS[0]:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.cache.store import Change, Index, Store
+from knfleet.kube.cache.store import Index, Store, StoreChange
 from knfleet.kube.cache.watch import WatchEvent
 from knfleet.kube.client.retry import backoff
-from knfleet.kube.client.verbs import Client, Selection
-from knfleet.kube.errors import BadAnswer, BadRequest, Expired, Invalid, KubeError, Unanswered
+from knfleet.kube.client.verbs import Client, ListSelection
+from knfleet.kube.errors import BadRequest, BadResponse, Expired, Invalid, KubeError, RequestTimeout
 
-__all__ = ["Change", "Informer", "as_is", "without_managed_fields"]
+__all__ = ["Informer", "StoreChange", "as_is", "without_managed_fields"]
 
 BACKOFF_SECONDS = 0.5
 BACKOFF_LIMIT_SECONDS = 30
@@ -61,10 +61,10 @@ class Informer:
     ) -> None:
         self.client = client
         self.resource = resource
-        self.selection = Selection(resource, namespace, labels, fields, metadata_only)
+        self.selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         self.trim = trim
         self.store = Store(indexes or {})
-        self.handlers: list[Callable[[Change], None]] = []
+        self.handlers: list[Callable[[StoreChange], None]] = []
         self.synced = asyncio.Event()
         self.resource_version = ""
         self.last_contact = 0.0
@@ -81,7 +81,7 @@ class Informer:
         self.weights: dict[Key, int] = {}
         """How much memory each object counts."""
 
-    def on_change(self, handler: Callable[[Change], None]) -> None:
+    def on_change(self, handler: Callable[[StoreChange], None]) -> None:
         """Call a function with every change, in order; it must not block."""
         self.handlers.append(handler)
 
@@ -102,7 +102,7 @@ class Informer:
         try:
             await self.follow_on()
         finally:
-            self.client.transport.budget.give(sum(self.weights.values()))
+            self.client.transport.budget.release(sum(self.weights.values()))
             self.weights.clear()
 
     async def follow_on(self) -> None:
@@ -149,7 +149,7 @@ class Informer:
         if self.streams_lists and isinstance(error, BadRequest | Invalid):
             self.streams_lists = False
             return 0
-        if isinstance(error, Unanswered) and not self.heard:
+        if isinstance(error, RequestTimeout) and not self.heard:
             # Nothing at all, not even a bookmark: the server may have been restored from a backup
             # and wait for a version that is in its future.
             self.resource_version = ""
@@ -182,8 +182,8 @@ class Informer:
                     self.heard = True
                     self.last_contact = time.monotonic()
                     if not initial:
-                        self.take(event)
-                    elif self.take_initial(event, seen):
+                        self.handle(event)
+                    elif self.handle_initial(event, seen):
                         initial = False
                         clock.reschedule(None)
         if initial:
@@ -212,7 +212,7 @@ class Informer:
                 version = page.resource_version
         self.complete(seen, version)
 
-    def take_initial(self, event: WatchEvent, seen: set[Key]) -> bool:
+    def handle_initial(self, event: WatchEvent, seen: set[Key]) -> bool:
         """Take in an event of a streaming list; True when it was the last."""
         if event.type == "BOOKMARK":
             if event.ends_initial_events:
@@ -224,7 +224,7 @@ class Informer:
             seen.add(self.put(event.object, event.weight))
         return False
 
-    def take(self, event: WatchEvent) -> None:
+    def handle(self, event: WatchEvent) -> None:
         """Take in an event."""
         if event.type == "DELETED":
             self.remove(event.object)
@@ -236,7 +236,7 @@ class Informer:
         """A list is complete: what it did not contain is gone."""
         for key in self.store.others(seen):
             self.weigh(key, 0)
-            self.tell(self.store.remove(key))
+            self.notify(self.store.remove(key))
         seen.clear()
         self.listed = time.monotonic()
         self.resource_version = version
@@ -246,26 +246,26 @@ class Informer:
         """Take in the state of an object."""
         key = key_of(manifest)
         self.weigh(key, size)
-        self.tell(self.store.put(key, self.trim(manifest)))
+        self.notify(self.store.put(key, self.trim(manifest)))
         return key
 
     def remove(self, manifest: Object) -> Key:
         """Take in that an object is gone."""
         key = key_of(manifest)
         self.weigh(key, 0)
-        self.tell(self.store.remove(key, self.trim(manifest)))
+        self.notify(self.store.remove(key, self.trim(manifest)))
         return key
 
     def weigh(self, key: Key, size: int) -> None:
         """Count an object by its size, which is 0 when it is gone."""
         where = f"{self.client.cluster}: GET {self.selection.path}"
-        self.client.transport.budget.take(size - self.weights.get(key, 0), where)
+        self.client.transport.budget.acquire(size - self.weights.get(key, 0), where)
         if size:
             self.weights[key] = size
         else:
             self.weights.pop(key, None)
 
-    def tell(self, change: Change | None) -> None:
+    def notify(self, change: StoreChange | None) -> None:
         """Tell all handlers; one that fails is the worse for it, nobody else is."""
         if change is None:
             return
@@ -291,7 +291,7 @@ def key_of(manifest: Object) -> Key:
     try:
         return Key.of(manifest)
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadAnswer("the server sent an object without a name") from error
+        raise BadResponse("the server sent an object without a name") from error
 
 
 def version_of(manifest: Object) -> str:
@@ -299,4 +299,4 @@ def version_of(manifest: Object) -> str:
     try:
         return str(manifest["metadata"]["resourceVersion"])
     except (KeyError, TypeError) as error:
-        raise BadAnswer("the server sent an object without a resource version") from error
+        raise BadResponse("the server sent an object without a resource version") from error

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 Index = Callable[[Object], Iterable[str]]
 
 
-class Change(Struct, frozen=True):
+class StoreChange(Struct, frozen=True):
     """What happened to one object."""
 
     type: Literal["added", "updated", "deleted"]
@@ -32,7 +32,7 @@ class Store:
         self.values: dict[Key, list[tuple[str, str]]] = {}
         """Where each object stands in the indexes, whatever became of it since."""
 
-    def put(self, key: Key, new: Object) -> Change | None:
+    def put(self, key: Key, new: Object) -> StoreChange | None:
         """Remember an object; None when it is the version that was there already."""
         old = self.objects.get(key)
         if old is not None and version(old) == version(new):
@@ -41,15 +41,15 @@ class Store:
         if self.indexes:
             self.unindex(key)
             self.index(key, new)
-        return Change("added" if old is None else "updated", key, old, new)
+        return StoreChange("added" if old is None else "updated", key, old, new)
 
-    def remove(self, key: Key, last: Object | None = None) -> Change | None:
+    def remove(self, key: Key, last: Object | None = None) -> StoreChange | None:
         """Forget an object, whose last state may be known; None when it was not there."""
         old = self.objects.pop(key, None)
         if old is None:
             return None
         self.unindex(key)
-        return Change("deleted", key, last if last is not None else old, None)
+        return StoreChange("deleted", key, last if last is not None else old, None)
 
     def index(self, key: Key, new: Object) -> None:
         """Give an object its place in the indexes."""

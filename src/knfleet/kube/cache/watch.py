@@ -10,7 +10,7 @@ from knfleet.api.meta import Object, Resource
 from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.responses import excerpt, name_kind, read_status, status_error
 from knfleet.kube.client.transport import Call, Transport
-from knfleet.kube.errors import BadAnswer, Interrupted
+from knfleet.kube.errors import BadResponse, ConnectionInterrupted
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -43,11 +43,11 @@ read_event = msgspec.json.Decoder(WatchEvent).decode
 read_raw_event = msgspec.json.Decoder(RawEvent).decode
 
 
-class TooLong(ValueError):
+class LineTooLong(ValueError):
     """A line is longer than allowed."""
 
 
-class Lines:
+class LineBuffer:
     """Cuts chunks into lines; each byte is looked at once and copied at most twice."""
 
     def __init__(self, limit: int) -> None:
@@ -58,22 +58,22 @@ class Lines:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that end in this chunk."""
         first, *rest = chunk.split(b"\n")
-        self.keep(first)
+        self.append(first)
         if not rest:
             return []
         whole = b"".join(self.parts)
         *lines, last = rest
         self.parts, self.size = [], 0
-        self.keep(last)
+        self.append(last)
         return [line for line in (whole, *lines) if line]
 
-    def keep(self, part: bytes) -> None:
+    def append(self, part: bytes) -> None:
         """Remember a part of an unfinished line."""
         if part:
             self.parts.append(part)
             self.size += len(part)
             if self.size > self.limit:
-                raise TooLong
+                raise LineTooLong
 
     @property
     def rest(self) -> bytes:
@@ -91,19 +91,19 @@ async def open_watch(
     async with transport.stream(call) as response:
 
         async def events() -> AsyncGenerator[WatchEvent, None]:
-            lines = Lines(limit)
+            lines = LineBuffer(limit)
             try:
                 async for chunk in response.content.iter_any():
                     fed = [(line, weight(line)) for line in lines.feed(chunk)]
-                    await transport.reading.turn(sum(size for _, size in fed))
+                    await transport.reading.acquire(sum(size for _, size in fed))
                     for line, size in fed:
                         transport.budget.check(size, where)
                         event = event_of(line, where, resource)
                         yield WatchEvent(event.type, event.object, size)
-            except TooLong:
+            except LineTooLong:
                 transport.budget.refuse(f"{where}: an event is larger than {limit} bytes")
             if lines.rest.strip():
-                raise Interrupted(f"{where}: the watch ended in the middle of an event")
+                raise ConnectionInterrupted(f"{where}: the watch ended in the middle of an event")
 
         async with aclosing(events()) as stream:
             yield stream
@@ -114,7 +114,7 @@ def event_of(line: bytes, where: str, resource: Resource) -> WatchEvent:
     try:
         event = read_event(line)
     except msgspec.DecodeError as error:
-        raise BadAnswer(f"{where}: not a watch event: {excerpt(line)}") from error
+        raise BadResponse(f"{where}: not a watch event: {excerpt(line)}") from error
     if event.type == "ERROR":
         status = read_status(read_raw_event(line).object)
         raise status_error(status, where)

@@ -15,11 +15,11 @@ from knfleet.kube.client.sockets import Sockets
 KEEP_ALIVE_SECONDS = 30
 
 
-class Cut(aiohttp.ClientError):
+class ConnectionCut(aiohttp.ClientError):
     """The connection was given up on this side."""
 
 
-class Pool:
+class ConnectionPool:
     """One session of the HTTP client, and what is under way in it."""
 
     def __init__(self, open_session: Callable[[aiohttp.TCPConnector], aiohttp.ClientSession]):
@@ -38,7 +38,7 @@ class Pool:
     async def response(
         self, ask: Callable[[aiohttp.ClientSession], Awaitable[aiohttp.ClientResponse]]
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """The answer to a request; raises `Cut` when the pool is cut before it is there."""
+        """The response to a request; raises `ConnectionCut` when the pool is cut before it."""
         opening = asyncio.timeout(None)
         self.unused.clear()
         try:
@@ -50,7 +50,7 @@ class Pool:
                 yield response
         except TimeoutError as error:
             if opening.expired():
-                raise Cut("it was given up here") from error
+                raise ConnectionCut("it was given up here") from error
             raise
         finally:
             self.stops.pop(opening, None)

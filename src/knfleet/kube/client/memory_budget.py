@@ -8,7 +8,7 @@ times its length.
 from collections.abc import Callable
 from typing import NoReturn
 
-from knfleet.kube.errors import TooMuch
+from knfleet.kube.errors import ResponseTooLarge
 
 NODE_BYTES = 64
 """About what a value takes beside its text."""
@@ -20,33 +20,33 @@ def weight(text: bytes) -> int:
     return len(text) + NODE_BYTES * values
 
 
-class Budget:
+class MemoryBudget:
     """Counts what is held of one server's answers."""
 
-    def __init__(self, limit: int, exceeded: Callable[[TooMuch], None]) -> None:
+    def __init__(self, limit: int, exceeded: Callable[[ResponseTooLarge], None]) -> None:
         self.limit = limit
         self.exceeded = exceeded
         self.held = 0
 
-    def take(self, count: int, where: str) -> None:
-        """Hold more; raises `TooMuch` when that is more than allowed."""
+    def acquire(self, count: int, where: str) -> None:
+        """Hold more; raises `ResponseTooLarge` when that is more than allowed."""
         self.held += count
         if self.held > self.limit:
             self.held -= count
             mib = self.limit / (1024 * 1024)
             self.refuse(f"{where}: the answers take more than {mib:g} MiB of memory")
 
-    def give(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Hold less."""
         self.held -= count
 
     def check(self, count: int, where: str) -> None:
-        """Raise `TooMuch` when there is no room for so much more."""
-        self.take(count, where)
-        self.give(count)
+        """Raise `ResponseTooLarge` when there is no room for so much more."""
+        self.acquire(count, where)
+        self.release(count)
 
     def refuse(self, problem: str) -> NoReturn:
         """Tell that the server sent too much."""
-        error = TooMuch(problem)
+        error = ResponseTooLarge(problem)
         self.exceeded(error)
         raise error

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from knfleet.kube.errors import (
+    ConnectionInterrupted,
+    ConnectionRefused,
     DnsFailed,
-    Interrupted,
     NetworkError,
     ProxyFailed,
-    Refused,
+    RequestTimeout,
     TlsFailed,
-    Unanswered,
 )
 
 NOT_ABOUT_TLS = (aiohttp.ClientError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -26,7 +26,7 @@ def authority(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-class Lost(aiohttp.ClientError):
+class ConnectionLost(aiohttp.ClientError):
     """The connection ended after the request, or some of it, was sent."""
 
 
@@ -34,7 +34,7 @@ def network_error(
     error: Exception, where: str, *, server: str, proxy: object | None, doubt: str = ""
 ) -> NetworkError:
     """Our own error for one of aiohttp's or the operating system's."""
-    if isinstance(error, Lost) and isinstance(error.__cause__, Exception):
+    if isinstance(error, ConnectionLost) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     match error:
         case aiohttp.ClientHttpProxyError():
@@ -46,13 +46,13 @@ def network_error(
         case _ if (found := tls_cause(error)) is not None:
             kind, text = TlsFailed, f"TLS with {server} failed: {tls_reason(found)}"
         case aiohttp.ConnectionTimeoutError():
-            kind, text = Unanswered, f"no connection to {proxy or server} in time"
+            kind, text = RequestTimeout, f"no connection to {proxy or server} in time"
         case aiohttp.ClientConnectorError():
-            kind, text = Refused, f"cannot connect to {server}: {reason(error)}"
+            kind, text = ConnectionRefused, f"cannot connect to {server}: {reason(error)}"
         case TimeoutError():
-            kind, text = Unanswered, f"nothing was heard from {server} for too long"
+            kind, text = RequestTimeout, f"nothing was heard from {server} for too long"
         case _:
-            kind, text = Interrupted, f"the connection to {server} ended: {reason(error)}"
+            kind, text = ConnectionInterrupted, f"the connection to {server} ended: {reason(error)}"
     return kind(f"{where}: {text}" + (f"; {doubt}" if doubt else ""))
 
 

@@ -7,13 +7,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName, Resource
-from knfleet.kube.errors import TooMuch
+from knfleet.kube.errors import ResponseTooLarge
 
 MIB = 1024 * 1024
 USER_AGENT = "knfleet"
 
 
-class Observer(Protocol):
+class ClientObserver(Protocol):
     """Hears of everything that a client does; metrics are made of it."""
 
     def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Observer(Protocol):
         ...
 
 
-class Silent:
+class SilentClient:
     """The observer that does nothing."""
 
     def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
@@ -42,10 +42,10 @@ class Silent:
         """A new credential was fetched."""
 
 
-SILENT = Silent()
+SILENT = SilentClient()
 
 
-class Use(Enum):
+class SlotUse(Enum):
     """What a request is for."""
 
     READ = "read"
@@ -53,25 +53,25 @@ class Use(Enum):
     WATCH = "watch"
 
 
-class Gate(Protocol):
+class RequestGate(Protocol):
     """Stands before every attempt; a cluster that does not answer keeps it closed."""
 
-    async def enter(self, use: Use) -> None:
+    async def enter(self, use: SlotUse) -> None:
         """Return when the attempt may be made; what it raises is raised, and nothing is sent."""
         ...
 
 
-class Open:
+class OpenGate:
     """The gate that is always open."""
 
-    async def enter(self, use: Use) -> None:
+    async def enter(self, use: SlotUse) -> None:
         """Come in."""
 
 
-OPEN = Open()
+OPEN = OpenGate()
 
 
-class Options(Struct, frozen=True):
+class ClientOptions(Struct, frozen=True):
     """How a client behaves."""
 
     manager: str = "knfleet"
@@ -110,16 +110,16 @@ class Options(Struct, frozen=True):
     silence_seconds: float = 100
     """A watch without even a bookmark for so long is given up; they come every 60 to 75 s."""
     user_agent: str = USER_AGENT
-    observe: Observer = SILENT
+    observe: ClientObserver = SILENT
     before_write: Callable[[], None] = lambda: None
     """Called before every attempt to write; what it raises is raised, and nothing is sent.
 
     With `Leader.require` here, a process that lost its Lease cannot write. Not for the client that
     the leader itself renews its Lease with.
     """
-    exceeded: Callable[[TooMuch], None] = lambda _: None
+    exceeded: Callable[[ResponseTooLarge], None] = lambda _: None
     """Told when the server sent more than the limits allow."""
-    gate: Gate = OPEN
+    gate: RequestGate = OPEN
     """Asked before every attempt, except those of `Client.urgent`, which find out how things are.
 
     A watch is asked for once, before its deadline begins to count.

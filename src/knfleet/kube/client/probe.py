@@ -21,7 +21,7 @@ from knfleet.kube.auth.tls import tls_context
 from knfleet.kube.client.retry import GET
 from knfleet.kube.client.sockets import Sockets
 from knfleet.kube.client.transport import Call, Transport, with_token
-from knfleet.kube.errors import KubeError, Unanswered
+from knfleet.kube.errors import KubeError, RequestTimeout
 
 ANSWER_LIMIT_BYTES = 64 * 1024
 """Of one answer, head and sizes of chunks included."""
@@ -31,7 +31,7 @@ MOST_FAILURES = 3
 """A server with which it goes wrong so often in a row is always asked in the ordinary way."""
 
 
-class Answered(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """An answer that has come to its end."""
 
     code: int
@@ -40,7 +40,7 @@ class Answered(Struct, frozen=True):
     """Whether the server closes the connection after it."""
 
 
-class Line(BaseProtocol):
+class ProbeConnection(BaseProtocol):
     """One connection, on which one question at a time is asked; aiohttp's parser reads answers."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Line(BaseProtocol):
         self.parser: HttpResponseParser | None = None
         self.received = 0
         self.answer: tuple[RawResponseMessage, StreamReader] | None = None
-        self.waiter: asyncio.Future[Answered | None] | None = None
+        self.waiter: asyncio.Future[ProbeResult | None] | None = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is closed."""
@@ -89,9 +89,9 @@ class Line(BaseProtocol):
             self.close()
         elif body.is_eof():
             text = body.read_nowait()
-            self.resolve(Answered(head.code, text, head.should_close) if text else None)
+            self.resolve(ProbeResult(head.code, text, head.should_close) if text else None)
 
-    def resolve(self, answered: Answered | None) -> None:
+    def resolve(self, answered: ProbeResult | None) -> None:
         """Tell who waits."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(answered)
@@ -104,7 +104,7 @@ class Line(BaseProtocol):
             transport.abort()
         self.resolve(None)
 
-    async def ask(self, request: bytes, seconds: float) -> Answered | None:
+    async def send(self, request: bytes, seconds: float) -> ProbeResult | None:
         """The answer, None when it cannot be had here; raises `TimeoutError`."""
         transport = self.transport
         if transport is None or transport.is_closing():
@@ -129,7 +129,7 @@ class Line(BaseProtocol):
             alarm.cancel()
 
 
-def look_once_more(waiter: asyncio.Future[Answered | None]) -> None:
+def look_once_more(waiter: asyncio.Future[ProbeResult | None]) -> None:
     """Tell who waits that it took too long, unless the answer is here and was not read yet.
 
     Timers come before sockets: a loop that was busy for long finds both at the same time.
@@ -138,13 +138,13 @@ def look_once_more(waiter: asyncio.Future[Answered | None]) -> None:
         asyncio.get_running_loop().call_later(GRACE_SECONDS, expire, waiter)
 
 
-def expire(waiter: asyncio.Future[Answered | None]) -> None:
+def expire(waiter: asyncio.Future[ProbeResult | None]) -> None:
     """Tell who waits that it took too long."""
     if not waiter.done():
         waiter.set_exception(TimeoutError())
 
 
-class Pulse:
+class ApiProber:
     """Asks for one path of a server, over a connection of its own."""
 
     def __init__(self, transport: Transport, path: str) -> None:
@@ -152,15 +152,15 @@ class Pulse:
         self.call = Call(GET, path)
         self.url = URL(transport.base + path, encoded=True)
         self.sockets = Sockets()
-        self.line: Line | None = None
+        self.line: ProbeConnection | None = None
         self.shown: Credential | None = None
         """The credential with which the connection was made."""
         self.failures = 0
 
-    async def ask(self, seconds: float) -> bytes | None:
+    async def probe(self, seconds: float) -> bytes | None:
         """What the server answers, if that is fine; None when it must be asked in another way.
 
-        Raises `Unanswered` when there is no answer in time.
+        Raises `RequestTimeout` when there is no answer in time.
         """
         line, login = self.line, self.transport.login
         if line is None or not login.is_fresh():
@@ -172,11 +172,11 @@ class Pulse:
         loop = asyncio.get_running_loop()
         started, answered = loop.time(), None
         try:
-            answered = await line.ask(self.request(credential), seconds)
+            answered = await line.send(self.request(credential), seconds)
         except TimeoutError:
             self.observe(0, seconds)
             text = f"{self.transport.where(self.call)}: {seconds:g} s passed waiting for an answer"
-            raise Unanswered(text) from None
+            raise RequestTimeout(text) from None
         finally:
             if answered is None or answered.code != 200 or answered.is_last:
                 self.close()
@@ -225,7 +225,7 @@ class Pulse:
         else:
             self.shown = credential
 
-    async def connected(self, credential: Credential) -> Line:
+    async def connected(self, credential: Credential) -> ProbeConnection:
         """A new connection."""
         loop = asyncio.get_running_loop()
         transport, host = self.transport, self.url.host or ""
@@ -239,7 +239,9 @@ class Pulse:
             raise
         # From here on the file is the loop's to close.
         name = (transport.endpoint.tls_server_name or host) if tls else None
-        _, line = await loop.create_connection(Line, sock=opened, ssl=tls, server_hostname=name)
+        _, line = await loop.create_connection(
+            ProbeConnection, sock=opened, ssl=tls, server_hostname=name
+        )
         return line
 
     def close(self) -> None:

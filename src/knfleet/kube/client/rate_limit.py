@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Rate:
+class RateLimit:
     """So much a second after a burst of some; who must wait is served in order."""
 
     def __init__(self, per_second: float, burst: int = 1) -> None:
@@ -21,7 +21,7 @@ class Rate:
         self.next_at += self.interval * count
         return max(0.0, wait)
 
-    async def turn(self, count: int = 1) -> None:
+    async def acquire(self, count: int = 1) -> None:
         """Take so many turns and wait for the first; without a limit it is always one's turn."""
         if not self.interval:
             return

@@ -14,13 +14,13 @@ from msgspec import Struct
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.cache.watch import WatchEvent, open_watch
 from knfleet.kube.client import retry
-from knfleet.kube.client.options import Options
-from knfleet.kube.client.responses import Listing, Page, as_object, as_page, encode
-from knfleet.kube.client.retry import Verb
+from knfleet.kube.client.options import ClientOptions
+from knfleet.kube.client.responses import ListPage, ObjectList, as_object, as_page, encode
+from knfleet.kube.client.retry import RequestVerb
 from knfleet.kube.client.transport import Call, Transport
 from knfleet.kube.discovery import Discovery
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import BadAnswer, Expired, Unanswered
+from knfleet.kube.errors import BadResponse, Expired, RequestTimeout
 
 JSON = {"Accept": "application/json"}
 METADATA_LIST = {
@@ -32,16 +32,16 @@ METADATA = {
 PAGE_ITEMS = 500
 PAGE_BYTES = 64 * 1024
 """What a page counts beside its objects, so that there is an end of empty ones."""
-DEFAULTS = Options()
+DEFAULTS = ClientOptions()
 
 
-class Version(Struct, rename="camel"):
+class ServerVersion(Struct, rename="camel"):
     """What /version says."""
 
     git_version: str
 
 
-class Selection(Struct, frozen=True):
+class ListSelection(Struct, frozen=True):
     """Which objects of a cluster are meant, and how much of them."""
 
     resource: Resource
@@ -63,7 +63,7 @@ class Selection(Struct, frozen=True):
 class Reader:
     """Reads the objects of one cluster."""
 
-    def __init__(self, connection: Connection, options: Options = DEFAULTS) -> None:
+    def __init__(self, connection: Connection, options: ClientOptions = DEFAULTS) -> None:
         self.cluster = connection.cluster
         self.namespace = connection.namespace
         self.options = options
@@ -104,7 +104,7 @@ class Reader:
     ) -> Object:
         """One object, or a part of it."""
         path = resource.path(namespace or self.namespace, name, subresource)
-        return await self.ask(retry.GET, path, deadline=deadline)
+        return await self.request(retry.GET, path, deadline=deadline)
 
     def pages(
         self,
@@ -117,32 +117,32 @@ class Reader:
         limit: int = PAGE_ITEMS,
         resource_version: str = "",
         deadline: float | None = None,
-    ) -> AsyncGenerator[Listing, None]:
+    ) -> AsyncGenerator[ObjectList, None]:
         """A collection piece by piece; the deadline is for each piece."""
-        selection = Selection(resource, namespace, labels, fields, metadata_only)
+        selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         return self.pages_of(
             selection, limit=limit, resource_version=resource_version, deadline=deadline
         )
 
     async def pages_of(
         self,
-        selection: Selection,
+        selection: ListSelection,
         *,
         limit: int = PAGE_ITEMS,
         resource_version: str = "",
         deadline: float | None = None,
-    ) -> AsyncGenerator[Listing, None]:
+    ) -> AsyncGenerator[ObjectList, None]:
         """A selection piece by piece; the deadline is for each piece."""
         place = {"resourceVersion": resource_version}
         while True:
             query = selection.query(limit=str(limit or ""), **place)
             page = await self.page(selection, query, deadline)
-            yield Listing(page.items, page.resource_version, page.weights)
+            yield ObjectList(page.items, page.resource_version, page.weights)
             if not page.go_on:
                 return
             place = {"continue": page.go_on}
 
-    async def page(self, selection: Selection, query: str, deadline: float | None) -> Page:
+    async def page(self, selection: ListSelection, query: str, deadline: float | None) -> ListPage:
         """One piece of a collection."""
         call = Call(
             retry.LIST,
@@ -166,16 +166,16 @@ class Reader:
         limit: int = PAGE_ITEMS,
         resource_version: str = "",
         deadline: float | None = None,
-    ) -> Listing:
+    ) -> ObjectList:
         """A whole collection as it was at one moment.
 
         A deadline that is given is for all of it, the default one for each page. When the server
         forgot that moment before the last page, the list is made once more.
         """
-        selection = Selection(resource, namespace, labels, fields, metadata_only)
+        selection = ListSelection(resource, namespace, labels, fields, metadata_only)
 
-        async def collect() -> Listing:
-            found, version = Listing([], "").items, ""
+        async def collect() -> ObjectList:
+            found, version = ObjectList([], "").items, ""
             pages = self.pages_of(
                 selection, limit=limit, resource_version=resource_version, deadline=deadline
             )
@@ -183,7 +183,7 @@ class Reader:
                 async for page in held:
                     found += page.items
                     version = page.resource_version
-            return Listing(found, version)
+            return ObjectList(found, version)
 
         async with self.within(deadline or self.options.list_seconds, selection):
             try:
@@ -193,30 +193,30 @@ class Reader:
 
     @asynccontextmanager
     async def holding(
-        self, selection: Selection, pages: AsyncGenerator[Listing, None]
-    ) -> AsyncGenerator[AsyncIterator[Listing], None]:
+        self, selection: ListSelection, pages: AsyncGenerator[ObjectList, None]
+    ) -> AsyncGenerator[AsyncIterator[ObjectList], None]:
         """All pages of a list, which count as held until the end."""
         where, budget = f"{self.cluster}: GET {selection.path}", self.transport.budget
         count = 0
 
-        async def counted() -> AsyncGenerator[Listing, None]:
+        async def counted() -> AsyncGenerator[ObjectList, None]:
             nonlocal count
             async for page in pages:
                 size = PAGE_BYTES + sum(page.weights)
-                budget.take(size, where)
+                budget.acquire(size, where)
                 count += size
-                await self.transport.reading.turn(size)
+                await self.transport.reading.acquire(size)
                 yield page
 
         try:
             async with aclosing(pages), aclosing(counted()) as stream:
                 yield stream
         finally:
-            budget.give(count)
+            budget.release(count)
 
     @asynccontextmanager
     async def within(
-        self, seconds: float | None, selection: Selection
+        self, seconds: float | None, selection: ListSelection
     ) -> AsyncGenerator[asyncio.Timeout, None]:
         """The time that all of a list may take."""
         clock = asyncio.timeout(seconds)
@@ -227,7 +227,7 @@ class Reader:
             if not clock.expired():
                 raise
             where = f"{self.cluster}: GET {selection.path}"
-            raise Unanswered(f"{where}: {seconds:g} s passed before the last page") from error
+            raise RequestTimeout(f"{where}: {seconds:g} s passed before the last page") from error
 
     def watch(
         self,
@@ -245,11 +245,11 @@ class Reader:
         Without `since` everything that exists comes first, then a bookmark. An error that the
         server reports on the way is raised: `Expired` when the resource version is too old.
         """
-        selection = Selection(resource, namespace, labels, fields, metadata_only)
+        selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         return self.events_of(selection, since, timeout_seconds)
 
     async def events_of(
-        self, selection: Selection, since: str, timeout_seconds: int | None
+        self, selection: ListSelection, since: str, timeout_seconds: int | None
     ) -> AsyncGenerator[WatchEvent, None]:
         """Every change of a selection."""
         async with self.watching(selection, since=since, timeout_seconds=timeout_seconds) as events:
@@ -257,7 +257,7 @@ class Reader:
                 yield event
 
     def watching(
-        self, selection: Selection, *, since: str = "", timeout_seconds: int | None = None
+        self, selection: ListSelection, *, since: str = "", timeout_seconds: int | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """A watch as a context: inside it, the server has accepted the watch."""
         start = (
@@ -299,13 +299,13 @@ class Reader:
         """The version of the server, as `v1.35.8`."""
         body = await self.raw("GET", "/version", deadline=deadline)
         try:
-            return msgspec.json.decode(body, type=Version).git_version
+            return msgspec.json.decode(body, type=ServerVersion).git_version
         except msgspec.DecodeError as error:
-            raise BadAnswer(f"{self.cluster}: GET /version: not a version: {error}") from error
+            raise BadResponse(f"{self.cluster}: GET /version: not a version: {error}") from error
 
-    async def ask(
+    async def request(
         self,
-        verb: Verb,
+        verb: RequestVerb,
         path: str,
         *,
         query: str = "",

@@ -10,7 +10,7 @@ from knfleet.api.meta import Object, Resource
 from knfleet.api.texts import bounded
 from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.retry import retry_after
-from knfleet.kube.errors import ApiError, BadAnswer, KubeError, error_type
+from knfleet.kube.errors import ApiError, BadResponse, KubeError, error_type
 
 encode = msgspec.json.Encoder().encode
 
@@ -19,7 +19,7 @@ SLICE_BYTES = 256 * 1024
 """How much is decoded before others get their turn: about two milliseconds."""
 
 
-class Answer(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """One HTTP answer, read to its end."""
 
     code: int
@@ -28,7 +28,7 @@ class Answer(Struct, frozen=True):
     retry_after: str | None = None
 
 
-class Listing(Struct, frozen=True):
+class ObjectList(Struct, frozen=True):
     """Objects of one collection, as they were at one resource version."""
 
     items: list[Object]
@@ -37,7 +37,7 @@ class Listing(Struct, frozen=True):
     """About how much memory each of them takes; of pages only."""
 
 
-class Page(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """A part of a collection, and how to go on."""
 
     items: list[Object]
@@ -46,28 +46,28 @@ class Page(Struct, frozen=True):
     weights: list[int]
 
 
-class Cause(Struct):
+class StatusCause(Struct):
     """One thing that the server found wrong."""
 
     field: str = ""
     message: str = ""
 
 
-class Details(Struct, rename="camel"):
+class StatusDetails(Struct, rename="camel"):
     """The details of a Status that we use."""
 
-    causes: list[Cause] | None = None
+    causes: list[StatusCause] | None = None
     retry_after_seconds: float | None = None
 
 
-class Status(Struct):
+class ApiStatus(Struct):
     """What the server says when it says no."""
 
     kind: str = ""
     code: int = 0
     reason: str = ""
     message: str = ""
-    details: Details | None = None
+    details: StatusDetails | None = None
 
 
 class ListMeta(Struct, rename="camel"):
@@ -85,11 +85,11 @@ class RawList(Struct):
 
 
 read_object = msgspec.json.Decoder(dict[str, Any]).decode
-read_status = msgspec.json.Decoder(Status).decode
+read_status = msgspec.json.Decoder(ApiStatus).decode
 read_list = msgspec.json.Decoder(RawList).decode
 
 
-def as_object(answer: Answer, where: str) -> Object:
+def as_object(answer: HttpResponse, where: str) -> Object:
     """The object that was answered."""
     try:
         return read_object(answer.body)
@@ -97,7 +97,7 @@ def as_object(answer: Answer, where: str) -> Object:
         raise bad_answer(answer, where) from error
 
 
-async def as_page(answer: Answer, where: str, resource: Resource) -> Page:
+async def as_page(answer: HttpResponse, where: str, resource: Resource) -> ListPage:
     """The page that was answered; a large one is decoded in slices, so that nobody waits for it.
 
     A thread would not help: a call of the decoder holds the interpreter from start to end.
@@ -118,7 +118,7 @@ async def as_page(answer: Answer, where: str, resource: Resource) -> Page:
                 await asyncio.sleep(0)
     except msgspec.DecodeError as error:
         raise bad_answer(answer, where) from error
-    return Page(items, answered.metadata.resource_version, answered.metadata.go_on, weights)
+    return ListPage(items, answered.metadata.resource_version, answered.metadata.go_on, weights)
 
 
 def name_kind(item: Object, resource: Resource) -> None:
@@ -127,7 +127,7 @@ def name_kind(item: Object, resource: Resource) -> None:
     item["kind"] = resource.kind
 
 
-def as_error(answer: Answer, where: str, doubt: str = "") -> KubeError:
+def as_error(answer: HttpResponse, where: str, doubt: str = "") -> KubeError:
     """The error that was answered: a Status, the plain text of an HTTP filter, or nonsense."""
     after = retry_after(answer.retry_after)
     try:
@@ -137,17 +137,19 @@ def as_error(answer: Answer, where: str, doubt: str = "") -> KubeError:
     if status is not None and status.kind == "Status":
         return status_error(status, where, code=answer.code, after=after, doubt=doubt)
     if answer.content_type.startswith("text/plain") and answer.code >= 400:
-        status = Status(code=answer.code, message=excerpt(answer.body) or f"status {answer.code}")
+        status = ApiStatus(
+            code=answer.code, message=excerpt(answer.body) or f"status {answer.code}"
+        )
         return status_error(status, where, code=answer.code, after=after, doubt=doubt)
     return bad_answer(answer, where, doubt)
 
 
 def status_error(
-    status: Status, where: str, *, code: int = 0, after: float | None = None, doubt: str = ""
+    status: ApiStatus, where: str, *, code: int = 0, after: float | None = None, doubt: str = ""
 ) -> ApiError:
     """The error that a Status stands for."""
     code = code if code >= 400 else status.code
-    details = status.details or Details()
+    details = status.details or StatusDetails()
     message = bounded(status.message) or status.reason or f"status {code}"
     return error_type(code, status.reason)(
         f"{message} ({doubt})" if doubt and code >= 500 else message,
@@ -159,14 +161,14 @@ def status_error(
     )
 
 
-def bad_answer(answer: Answer, where: str, doubt: str = "") -> BadAnswer:
+def bad_answer(answer: HttpResponse, where: str, doubt: str = "") -> BadResponse:
     """The error for an answer that no API server gives."""
     kind = answer.content_type.partition(";")[0] or "something without a content type"
     text = excerpt(answer.body)
     message = f"{where}: status {answer.code} with {kind} instead of a Kubernetes answer"
     if text:
         message += f": {text}"
-    return BadAnswer(f"{message} ({doubt})" if doubt else message)
+    return BadResponse(f"{message} ({doubt})" if doubt else message)
 
 
 def excerpt(body: bytes) -> str:

@@ -38,7 +38,7 @@ UNTOUCHED = "apiserver is shutting down"
 """A server's words with a 503 when it passed a request to no handler."""
 
 
-class Verb(Struct, frozen=True):
+class RequestVerb(Struct, frozen=True):
     """What a request does, and whether it may be done twice."""
 
     name: str
@@ -47,43 +47,47 @@ class Verb(Struct, frozen=True):
     doubt: str = ""
     """What to tell about a request that may or may not have been done."""
 
-    def dry(self) -> "Verb":
+    def dry(self) -> "RequestVerb":
         """The same, when it is only tried."""
-        return Verb(self.name, self.method, repeatable=True)
+        return RequestVerb(self.name, self.method, repeatable=True)
 
 
-GET = Verb("get", "GET", repeatable=True)
-LIST = Verb("list", "GET", repeatable=True)
-WATCH = Verb("watch", "GET", repeatable=True)
-APPLY = Verb("apply", "PATCH", repeatable=True)
-REPLACE = Verb("replace", "PUT", repeatable=True)
-CREATE = Verb("create", "POST", repeatable=False, doubt="the object may have been created")
-PATCH = Verb("patch", "PATCH", repeatable=True)
-PATCH_ONCE = Verb("patch", "PATCH", repeatable=False, doubt="the object may have been changed")
-DELETE = Verb("delete", "DELETE", repeatable=True)
-DELETE_ONCE = Verb("delete", "DELETE", repeatable=False, doubt="the object may have been deleted")
-DELETE_COLLECTION = Verb(
+GET = RequestVerb("get", "GET", repeatable=True)
+LIST = RequestVerb("list", "GET", repeatable=True)
+WATCH = RequestVerb("watch", "GET", repeatable=True)
+APPLY = RequestVerb("apply", "PATCH", repeatable=True)
+REPLACE = RequestVerb("replace", "PUT", repeatable=True)
+CREATE = RequestVerb("create", "POST", repeatable=False, doubt="the object may have been created")
+PATCH = RequestVerb("patch", "PATCH", repeatable=True)
+PATCH_ONCE = RequestVerb(
+    "patch", "PATCH", repeatable=False, doubt="the object may have been changed"
+)
+DELETE = RequestVerb("delete", "DELETE", repeatable=True)
+DELETE_ONCE = RequestVerb(
+    "delete", "DELETE", repeatable=False, doubt="the object may have been deleted"
+)
+DELETE_COLLECTION = RequestVerb(
     "deletecollection", "DELETE", repeatable=False, doubt="objects may have been deleted"
 )
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def raw_verb(method: str) -> Verb:
+def raw_verb(method: str) -> RequestVerb:
     """The verb of a request about which nothing but the method is known."""
     if method in SAFE_METHODS:
-        return Verb("raw", method, repeatable=True)
-    return Verb("raw", method, repeatable=False, doubt="it may have been done")
+        return RequestVerb("raw", method, repeatable=True)
+    return RequestVerb("raw", method, repeatable=False, doubt="it may have been done")
 
 
-def patch_verb(patch: Object | Sequence[Object]) -> Verb:
+def patch_verb(patch: Object | Sequence[Object]) -> RequestVerb:
     """The verb for a merge patch (a dict) or a JSON patch (a list)."""
     if isinstance(patch, dict) or any(step.get("op") == "test" for step in patch):
         return PATCH
     return PATCH_ONCE
 
 
-class Failure(Struct, frozen=True):
+class AttemptFailure(Struct, frozen=True):
     """One attempt that did not work."""
 
     error: Exception
@@ -94,7 +98,7 @@ class Failure(Struct, frozen=True):
     retry_after_seconds: float | None = None
 
 
-def may_repeat(verb: Verb, failure: Failure) -> bool:
+def may_repeat(verb: RequestVerb, failure: AttemptFailure) -> bool:
     """Whether the request may be sent once more."""
     if failure.code == 429 or (failure.code == 503 and UNTOUCHED in str(failure.error)):
         return True

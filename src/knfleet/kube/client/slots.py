@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 
-class Slots:
-    """A number of places; the last few of them only for urgent callers.
+class ClientSlots:
+    """A number of slots; the last few of them only for urgent callers.
 
     A burst of ordinary calls can fill all but the reserve, so that a lease renewal or a probe never
     waits behind them.
@@ -20,8 +20,8 @@ class Slots:
         self.urgent: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
-    async def place(self, *, urgent: bool = False) -> AsyncGenerator[None, None]:
-        """Hold a place for the length of the block."""
+    async def slot(self, *, urgent: bool = False) -> AsyncGenerator[None, None]:
+        """Hold a slot for the length of the block."""
         await self.acquire(urgent=urgent)
         try:
             yield

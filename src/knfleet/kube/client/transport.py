@@ -16,25 +16,25 @@ from aiohttp import hdrs
 from msgspec import Struct
 from yarl import URL
 
-from knfleet.kube.auth.credentials import Credential, Login
+from knfleet.kube.auth.credentials import CachedCredential, Credential
 from knfleet.kube.auth.tls import tls_context
-from knfleet.kube.client.connection_pool import Pool, abort
-from knfleet.kube.client.memory_budget import Budget, weight
-from knfleet.kube.client.network_errors import Lost, authority, network_error
-from knfleet.kube.client.options import Options, Use
+from knfleet.kube.client.connection_pool import ConnectionPool, abort
+from knfleet.kube.client.memory_budget import MemoryBudget, weight
+from knfleet.kube.client.network_errors import ConnectionLost, authority, network_error
+from knfleet.kube.client.options import ClientOptions, SlotUse
 from knfleet.kube.client.proxy import proxy_for
-from knfleet.kube.client.rate_limit import Rate
-from knfleet.kube.client.responses import Answer, as_error
-from knfleet.kube.client.retry import SAFE_METHODS, Failure, Verb, backoff, may_repeat
-from knfleet.kube.client.slots import Slots
+from knfleet.kube.client.rate_limit import RateLimit
+from knfleet.kube.client.responses import HttpResponse, as_error
+from knfleet.kube.client.retry import SAFE_METHODS, AttemptFailure, RequestVerb, backoff, may_repeat
+from knfleet.kube.client.slots import ClientSlots
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import (
     ApiError,
     ConfigError,
     CredentialError,
     KubeError,
-    TooMuch,
-    Unanswered,
+    RequestTimeout,
+    ResponseTooLarge,
 )
 
 LARGE_BODY_BYTES = 512 * 1024
@@ -45,7 +45,7 @@ BURST_SECONDS = 4
 class Call(Struct, frozen=True):
     """One thing to ask an API server."""
 
-    verb: Verb
+    verb: RequestVerb
     path: str
     query: str = ""
     body: bytes | None = None
@@ -54,7 +54,7 @@ class Call(Struct, frozen=True):
     urgent: bool = False
 
 
-class Progress(Struct):
+class CallProgress(Struct):
     """How far a call has come."""
 
     waiting_for: str = "a login"
@@ -69,7 +69,7 @@ class Progress(Struct):
 class AttemptFailed(Exception):
     """One attempt did not work; says what is known about it."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: AttemptFailure) -> None:
         super().__init__()
         self.failure = failure
 
@@ -95,28 +95,28 @@ async def send_once(
     except (aiohttp.ClientConnectorError, TimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise Lost from error
+        raise ConnectionLost from error
 
 
 class Transport:
     """Sends calls to one API server."""
 
-    def __init__(self, connection: Connection, options: Options) -> None:
+    def __init__(self, connection: Connection, options: ClientOptions) -> None:
         self.cluster = connection.cluster
         self.endpoint = connection.endpoint
         self.options = options
-        self.login = Login(connection.credentials, refreshed=self.refreshed)
-        self.slots = Slots(options.concurrency, options.reserve)
-        self.budget = Budget(options.memory_limit_bytes, options.exceeded)
-        self.rate = Rate(options.requests_per_second, options.burst)
+        self.login = CachedCredential(connection.credentials, refreshed=self.refreshed)
+        self.slots = ClientSlots(options.concurrency, options.reserve)
+        self.budget = MemoryBudget(options.memory_limit_bytes, options.exceeded)
+        self.rate = RateLimit(options.requests_per_second, options.burst)
         reading = options.read_bytes_per_second
-        self.reading = Rate(reading, round(BURST_SECONDS * reading))
+        self.reading = RateLimit(reading, round(BURST_SECONDS * reading))
         self.base = server_url(self.endpoint)
         self.server = authority(self.base)
         self.is_tls = self.base.startswith("https:")
         self.proxy = proxy_for(self.endpoint)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_seconds)
-        self.pool: Pool | None = None
+        self.pool: ConnectionPool | None = None
         self.closing: set[asyncio.Task[None]] = set()
         self.closed = False
 
@@ -149,10 +149,10 @@ class Transport:
         """What is asked, for messages."""
         return f"{self.cluster}: {call.verb.method} {call.path}"
 
-    async def send(self, call: Call) -> Answer:
+    async def send(self, call: Call) -> HttpResponse:
         """The answer to a call; sent again as often as it is safe, before its deadline."""
         seconds = call.deadline_seconds or self.options.deadline_seconds
-        progress = Progress()
+        progress = CallProgress()
         try:
             async with asyncio.timeout(seconds) as clock:
                 while True:
@@ -165,9 +165,11 @@ class Transport:
                     progress.waiting_for = "the next attempt"
                     await asyncio.sleep(delay)
         except TimeoutError:
-            raise self.unanswered(call, progress, seconds) from progress.last
+            raise self.timed_out(call, progress, seconds) from progress.last
 
-    def next_delay(self, call: Call, failure: Failure, progress: Progress) -> float | None:
+    def next_delay(
+        self, call: Call, failure: AttemptFailure, progress: CallProgress
+    ) -> float | None:
         """How long to wait before the next attempt; None when there is none."""
         if failure.code == 401 and not progress.logged_in_again:
             progress.logged_in_again = True
@@ -181,25 +183,25 @@ class Transport:
         )
         return max(failure.retry_after_seconds or 0, jitter)
 
-    def unanswered(self, call: Call, progress: Progress, seconds: float) -> Unanswered:
+    def timed_out(self, call: Call, progress: CallProgress, seconds: float) -> RequestTimeout:
         """The error for a call whose deadline passed."""
         text = f"{self.where(call)}: {seconds:g} s passed waiting for {progress.waiting_for}"
         if progress.last is not None:
             text += f"; before that: {progress.last}"
         if call.verb.doubt and progress.sent:
             text += f"; {call.verb.doubt}"
-        return Unanswered(text)
+        return RequestTimeout(text)
 
-    async def attempt(self, call: Call, progress: Progress) -> Answer:
+    async def attempt(self, call: Call, progress: CallProgress) -> HttpResponse:
         """One attempt at a call; raises `AttemptFailed` with all that is known when it fails."""
         await self.enter(call, progress)
         progress.waiting_for = "a login"
         credential = await self.login.current()
         if not call.urgent:
             progress.waiting_for = "its turn by the limit of requests"
-            await self.rate.turn()
+            await self.rate.acquire()
         progress.waiting_for = "a free slot"
-        async with self.slots.place(urgent=call.urgent):
+        async with self.slots.slot(urgent=call.urgent):
             await self.enter(call, progress)
             if call.verb.method not in SAFE_METHODS:
                 self.options.before_write()
@@ -209,28 +211,28 @@ class Transport:
                     answer = await self.read(call, response)
             except KubeError as error:
                 progress.last = error
-                raise AttemptFailed(Failure(error, sent=progress.sent)) from error
+                raise AttemptFailed(AttemptFailure(error, sent=progress.sent)) from error
         if answer.code < 300:
             return answer
         raise AttemptFailed(self.refusal(call, answer, credential, progress))
 
-    async def enter(self, call: Call, progress: Progress) -> None:
+    async def enter(self, call: Call, progress: CallProgress) -> None:
         """Pass the gate, which may be closed for as long as the cluster does not answer."""
         if not call.urgent:
             progress.waiting_for = "the cluster to answer again"
             safe = call.verb.method in SAFE_METHODS
-            await self.options.gate.enter(Use.READ if safe else Use.WRITE)
+            await self.options.gate.enter(SlotUse.READ if safe else SlotUse.WRITE)
 
     def refusal(
-        self, call: Call, answer: Answer, credential: Credential, progress: Progress
-    ) -> Failure:
+        self, call: Call, answer: HttpResponse, credential: Credential, progress: CallProgress
+    ) -> AttemptFailure:
         """What an answer that says no means; a credential that was not accepted is forgotten."""
         error = as_error(answer, self.where(call), call.verb.doubt)
         progress.last = error
         if answer.code == 401:
             self.login.reject(credential)
         after = error.retry_after_seconds if isinstance(error, ApiError) else None
-        return Failure(error, answer.code, retry_after_seconds=after)
+        return AttemptFailure(error, answer.code, retry_after_seconds=after)
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncGenerator[aiohttp.ClientResponse, None]:
@@ -244,8 +246,8 @@ class Transport:
             sock_connect=self.options.connect_seconds,
             sock_read=self.options.silence_seconds,
         )
-        await self.options.gate.enter(Use.WATCH)
-        progress = Progress()
+        await self.options.gate.enter(SlotUse.WATCH)
+        progress = CallProgress()
         try:
             async with asyncio.timeout(seconds) as clock:
                 while True:
@@ -265,14 +267,14 @@ class Transport:
                         raise failure.error
                     progress.logged_in_again = True
         except TimeoutError:
-            raise self.unanswered(call, progress, seconds) from progress.last
+            raise self.timed_out(call, progress, seconds) from progress.last
 
     @asynccontextmanager
     async def exchange(
         self,
         call: Call,
         credential: Credential,
-        progress: Progress,
+        progress: CallProgress,
         timeout: aiohttp.ClientTimeout | None = None,
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Send a request once; what goes wrong until its answer is read is one of our errors."""
@@ -308,7 +310,7 @@ class Transport:
             seconds = loop.time() - started
             self.options.observe.request(self.cluster, call.verb.name, code, seconds)
 
-    async def read(self, call: Call, response: aiohttp.ClientResponse) -> Answer:
+    async def read(self, call: Call, response: aiohttp.ClientResponse) -> HttpResponse:
         """The whole answer, unless it is larger than allowed."""
         limit, where = self.options.answer_limit_bytes, self.where(call)
         body = bytearray()
@@ -316,27 +318,27 @@ class Transport:
             if (response.content_length or 0) > limit:
                 self.budget.refuse(f"{where}: the answer is larger than {limit} bytes")
             async for chunk in response.content.iter_any():
-                self.budget.take(len(chunk), where)
+                self.budget.acquire(len(chunk), where)
                 body += chunk
                 if len(body) > limit:
                     self.budget.refuse(f"{where}: the answer is larger than {limit} bytes")
-        except TooMuch:
+        except ResponseTooLarge:
             response.close()
             raise
         finally:
-            self.budget.give(len(body))
+            self.budget.release(len(body))
         text = bytes(body)
         self.budget.check(weight(text), where)
-        return Answer(
+        return HttpResponse(
             response.status, text, response.content_type, response.headers.get(hdrs.RETRY_AFTER)
         )
 
-    def opened(self) -> Pool:
+    def opened(self) -> ConnectionPool:
         """The connections, made when they are first needed."""
         if self.closed:
             raise KubeError(f"{self.cluster}: the client is closed")
         if self.pool is None:
-            self.pool = Pool(self.new_session)
+            self.pool = ConnectionPool(self.new_session)
         return self.pool
 
     def new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.cache.watch import WatchEvent
 from knfleet.kube.client import retry
-from knfleet.kube.client.options import Observer, Options
-from knfleet.kube.client.reader import Reader, Selection, query_string
-from knfleet.kube.client.responses import Listing, name_kind
+from knfleet.kube.client.options import ClientObserver, ClientOptions
+from knfleet.kube.client.reader import ListSelection, Reader, query_string
+from knfleet.kube.client.responses import ObjectList, name_kind
 
-__all__ = ["Client", "Listing", "Observer", "Options", "Selection", "WatchEvent"]
+__all__ = ["Client", "ClientObserver", "ClientOptions", "ListSelection", "ObjectList", "WatchEvent"]
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
@@ -39,7 +39,7 @@ class Client(Reader):
     ) -> Object:
         """Make an object; with a name and subresource, something below an object (pods/binding)."""
         namespace = namespace or self.home(manifest)
-        return await self.ask(
+        return await self.request(
             retry.CREATE.dry() if dry_run else retry.CREATE,
             resource.path(namespace, name, subresource),
             query=self.write_query(dry_run=dry_run),
@@ -59,7 +59,9 @@ class Client(Reader):
         """Write a whole object; with a resource version, only if nobody else wrote meanwhile."""
         path = resource.path(self.home(manifest), manifest["metadata"]["name"], subresource)
         query = self.write_query(dry_run=dry_run)
-        return await self.ask(retry.REPLACE, path, query=query, body=manifest, deadline=deadline)
+        return await self.request(
+            retry.REPLACE, path, query=query, body=manifest, deadline=deadline
+        )
 
     async def apply(
         self,
@@ -78,7 +80,7 @@ class Client(Reader):
         Without `force`, `Conflict` names the fields that belong to somebody else. With
         `metadata_only`, the server answers with the metadata alone, which spares both sides work.
         """
-        answer = await self.ask(
+        answer = await self.request(
             retry.APPLY,
             resource.path(self.home(manifest), manifest["metadata"]["name"], subresource),
             query=self.write_query(manager=manager, force=force, dry_run=dry_run),
@@ -105,7 +107,7 @@ class Client(Reader):
         """Change an object by a merge patch (a dict), or by a JSON patch (a list)."""
         merge = STRATEGIC_PATCH if strategic else MERGE_PATCH
         verb = retry.patch_verb(patch)
-        return await self.ask(
+        return await self.request(
             verb.dry() if dry_run else verb,
             resource.path(key.namespace or self.namespace, key.name, subresource),
             query=self.write_query(dry_run=dry_run),
@@ -140,7 +142,7 @@ class Client(Reader):
             "gracePeriodSeconds": grace_seconds,
             "dryRun": ["All"] if dry_run else None,
         }
-        return await self.ask(
+        return await self.request(
             verb.dry() if dry_run else verb,
             resource.path(key.namespace or self.namespace, key.name),
             body={name: value for name, value in options.items() if value not in (None, {})},
@@ -159,7 +161,7 @@ class Client(Reader):
     ) -> None:
         """Delete all objects of a collection that a selector matches."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
-        await self.ask(
+        await self.request(
             retry.DELETE_COLLECTION,
             resource.path(namespace or self.namespace),
             query=query_string({**selectors, "propagationPolicy": propagation}),

@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 
-from knfleet.clusters.pool import Spokes
+from knfleet.clusters.pool import ClusterPool
 from knfleet.runtime.leader.leader import Leader
 from knfleet.runtime.metrics import Metrics
-from knfleet.runtime.shards.membership import Holder, Membership
+from knfleet.runtime.shards.membership import Membership, ShardHolder
 
 READS = 2
 """After so many more reads one that had joined is known; the first may be under way by now."""
 
 
-class Shares:
+class TargetShard:
     """Says what is ours, and has everybody follow it."""
 
     def __init__(self, membership: Membership, leader: Leader) -> None:
         self.membership = membership
         self.leader = leader
-        self.holders: Sequence[Holder] = ()
-        self.spokes: Spokes | None = None
+        self.holders: Sequence[ShardHolder] = ()
+        self.spokes: ClusterPool | None = None
         self.led = False
         """Whether a member leads, or did when somebody led last."""
         self.stranger = ""
@@ -55,27 +55,27 @@ class Shares:
         if self.leader.leading.is_set():
             self.leader.require()
 
-    def follow(self, holders: Sequence[Holder], spokes: Spokes) -> None:
+    def follow(self, holders: Sequence[ShardHolder], spokes: ClusterPool) -> None:
         """Have everybody do what is ours from now on."""
         self.holders, self.spokes = holders, spokes
         self.membership.join(self)
-        self.take_up()
+        self.on_gained()
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with what is ours now."""
         for holder in self.holders:
-            holder.take_up()
+            holder.on_gained()
 
     async def lead(self) -> None:
         """Begin with what is on the hub: this process leads from now on."""
-        self.take_up()
+        self.on_gained()
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop everything on what is not ours; nothing of it runs afterwards."""
         for holder in self.holders:
-            await holder.let_go()
+            await holder.on_lost()
         if self.spokes is not None:
-            await self.spokes.let_go()
+            await self.spokes.close_lost()
 
     def measure(self, metrics: Metrics) -> None:
         """Tell with how many the work is shared, whenever somebody asks."""

@@ -4,13 +4,13 @@ from msgspec.structs import replace
 
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.desired import Owners
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.desired import OwnerReferences
+from knfleet.apply.manifest_fields import part
 from knfleet.clusters.access_errors import REMOTE_CLIENT_CREATION_FAILED, AccessError
-from knfleet.clusters.anchor import Anchors, Root
-from knfleet.clusters.cluster import Live
+from knfleet.clusters.anchor import Anchors, AnchorSpec
+from knfleet.clusters.cluster import LiveCluster
 from knfleet.clusters.connection_state import Phase
-from knfleet.clusters.pool import Spokes
+from knfleet.clusters.pool import ClusterPool
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.kinds import TARGET_UID, annotations_of, profile_of, uid_of, was_installed
 from knfleet.operator.targets.targets import LocalTargets, Target, TargetError
@@ -26,7 +26,7 @@ class SpokeTargets:
     """The hub for local custom resources, a spoke for those that name one."""
 
     def __init__(
-        self, local: LocalTargets, spokes: Spokes, hub_uid: str, hub: Client | None = None
+        self, local: LocalTargets, spokes: ClusterPool, hub_uid: str, hub: Client | None = None
     ) -> None:
         self.local = local
         self.hub = hub or local.client
@@ -54,7 +54,7 @@ class SpokeTargets:
         target = Target(
             live.cluster,
             live.client,
-            Owners(rooted.anchor, rooted.namespace),
+            OwnerReferences(rooted.anchor, rooted.namespace),
             root.key,
             root,
             was_used,
@@ -72,9 +72,13 @@ class SpokeTargets:
         check_uid(manifest, profile, live.uid)
         root = root_of(manifest, self.hub_uid)
         anchor = await Anchors(live.client).find(root)
-        return Target(live.cluster, live.client, Owners(anchor), root.key, root, was_used=True)
+        return Target(
+            live.cluster, live.client, OwnerReferences(anchor), root.key, root, was_used=True
+        )
 
-    async def live(self, manifest: Object, profile: Key, *, even_unhealthy: bool = False) -> Live:
+    async def live(
+        self, manifest: Object, profile: Key, *, even_unhealthy: bool = False
+    ) -> LiveCluster:
         """The connection to the spoke of a custom resource."""
         self.spokes.use(profile, holder_of(manifest))
         try:
@@ -90,7 +94,7 @@ class SpokeTargets:
         if profile is not None:
             await self.live(manifest, profile, even_unhealthy=True)
 
-    def trouble(self, manifest: Object) -> TargetError | None:
+    def problem(self, manifest: Object) -> TargetError | None:
         """Why the spoke cannot be used, if that is known."""
         profile = profile_of(manifest)
         state = None if profile is None else self.spokes.state(profile)
@@ -131,11 +135,11 @@ def holder_of(manifest: Object) -> str:
     return f"{manifest['kind']} {Key.of(manifest)}"
 
 
-def root_of(manifest: Object, hub_uid: str) -> Root:
+def root_of(manifest: Object, hub_uid: str) -> AnchorSpec:
     """Namespace and anchor of a custom resource, as they must be."""
     spec = part(manifest, "spec")
     older, newer = part(spec, "namespaceConfiguration"), part(spec, "namespace")
-    return Root(
+    return AnchorSpec(
         manifest["kind"],
         Key.of(manifest),
         hub_uid,

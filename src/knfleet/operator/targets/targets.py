@@ -11,8 +11,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from knfleet.api.meta import HUB, ClusterName, Key, Object
-from knfleet.apply.desired import Owners
-from knfleet.clusters.anchor import Root
+from knfleet.apply.desired import OwnerReferences
+from knfleet.clusters.anchor import AnchorSpec
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.kinds import profile_of
 
@@ -35,11 +35,11 @@ class Target(Struct, frozen=True):
 
     cluster: ClusterName
     client: Client
-    owners: Owners
+    owners: OwnerReferences
     """What everything in the namespace belongs to."""
     parent: Key
     """The ConfigMap there that says which objects belong to the custom resource."""
-    root: Root | None = None
+    root: AnchorSpec | None = None
     """How the anchor must be, on a spoke."""
     was_used: bool = False
     """Whether something may have been installed there before."""
@@ -67,7 +67,7 @@ class Targets(Protocol):
         """Raise `TargetError` unless something could be removed from the target now."""
         ...
 
-    def trouble(self, manifest: Object) -> TargetError | None:
+    def problem(self, manifest: Object) -> TargetError | None:
         """Why the target cannot be used, as far as that is known without asking it."""
         ...
 
@@ -99,7 +99,7 @@ class LocalTargets:
                 f"ClusterProfile {profile}: multi-cluster support is disabled: set "
                 "--clusterprofile-provider-file to enable",
             )
-        return Target(HUB, self.client, Owners(manifest), inventory_key(manifest))
+        return Target(HUB, self.client, OwnerReferences(manifest), inventory_key(manifest))
 
     async def find(self, manifest: Object) -> Target:
         """The hub."""
@@ -108,7 +108,7 @@ class LocalTargets:
     async def reach(self, manifest: Object) -> None:
         """Nothing that the pass itself would not notice."""
 
-    def trouble(self, manifest: Object) -> TargetError | None:
+    def problem(self, manifest: Object) -> TargetError | None:
         """Nothing that the pass itself would not notice."""
         return None
 

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Key, Object
-from knfleet.apply.change_set import ChangeSet, Why
+from knfleet.apply.change_set import ChangeSet, FailureKind
 from knfleet.apply.engine import Engine
-from knfleet.apply.plan.steps import Verdict
+from knfleet.apply.plan.steps import StepAction
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
 from knfleet.operator.installation import Installation
-from knfleet.operator.kinds import Kind, finalizers_of, uid_of
+from knfleet.operator.kinds import KnativeKind, finalizers_of, uid_of
 from knfleet.release.errors import ReleaseError
 from knfleet.release.releases import Releases
 from knfleet.render.errors import RenderError
-from knfleet.render.pipeline import Facts, render
+from knfleet.render.pipeline import RenderFacts, render
 from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 
@@ -32,7 +32,7 @@ ATTEMPTS = 5
 class Finalizers:
     """Puts our finalizer on custom resources of one kind, and takes it off."""
 
-    def __init__(self, kind: Kind, client: Client, events: Events) -> None:
+    def __init__(self, kind: KnativeKind, client: Client, events: Events) -> None:
         self.kind = kind
         self.client = client
         self.events = events
@@ -96,7 +96,11 @@ async def uninstall_set(engine: Engine) -> ChangeSet:
     if parent.is_marked:
         return changes
     # Without a parent every kind was searched; where we may not look, we have installed nothing.
-    seen = [each for each in changes.failures if (each.why, each.verb) != (Why.FORBIDDEN, "list")]
+    seen = [
+        each
+        for each in changes.failures
+        if (each.why, each.verb) != (FailureKind.FORBIDDEN, "list")
+    ]
     unseen = [each for each in changes.failures if each not in seen]
     if unseen:
         rights = sorted({str(denial) for each in unseen for denial in each.denials})
@@ -107,7 +111,7 @@ async def uninstall_set(engine: Engine) -> ChangeSet:
 async def adopt(installation: Installation, legacy: Sequence[Object]) -> None:
     """Make those objects ours that the Go operator installed, so that they go with the rest."""
     plan = await installation.engine.plan(legacy)
-    theirs = [step.desired.ref for step in plan.steps if step.verdict == Verdict.ADOPT]
+    theirs = [step.desired.ref for step in plan.steps if step.verdict == StepAction.ADOPT]
     if theirs:
         changes = await installation.engine.apply(legacy, only=theirs)
         log.info("adopted before removal", changes=str(changes))
@@ -119,7 +123,7 @@ async def legacy_objects(releases: Releases, cr: Knative) -> list[Object]:
         return []
     try:
         objects = await releases.installed(cr)
-        return render(objects, cr, Facts(version=cr.status.version)).objects
+        return render(objects, cr, RenderFacts(version=cr.status.version)).objects
     except (ReleaseError, RenderError) as error:
         log.warning("what was installed is not known", error=str(error))
         return []

@@ -16,16 +16,16 @@ from knfleet.apply.change_set import ChangeSet
 from knfleet.apply.engine import Engine
 from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.anchor import Anchors, OtherHub
-from knfleet.clusters.cluster import Live
-from knfleet.clusters.pool import Spokes
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.clusters.cluster import LiveCluster
+from knfleet.clusters.pool import ClusterPool
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.operator.installation import DEADLINES
 from knfleet.operator.kinds import TARGET_UID, annotations_of, is_deleting, profile_of
-from knfleet.operator.messages import left_text
+from knfleet.operator.status.messages import left_text
 from knfleet.operator.targets.spoke_targets import UNKNOWN
 from knfleet.operator.uninstall.finalizer import uninstall_set
 from knfleet.operator.uninstall.tombstones import SELECTOR, Tombstone, Tombstones, read
-from knfleet.runtime.controller import Again, Controller, ControllerOptions
+from knfleet.runtime.controller import Controller, ControllerOptions, Result
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.queue import QueueOptions
@@ -36,7 +36,7 @@ REPORT_SECONDS = 600.0
 """When to look again at a spoke that is not there, should nobody tell that it is."""
 
 
-class World(Struct, frozen=True):
+class CleanupContext(Struct, frozen=True):
     """What a cleaner must know of the rest."""
 
     hub_uid: str
@@ -46,10 +46,10 @@ class World(Struct, frozen=True):
     """Whether a spoke is for this process to clean; None when all are."""
 
 
-class Cleaner:
+class OrphanCleanup:
     """Cleans spokes by their tombstones."""
 
-    def __init__(self, tombstones: Tombstones, spokes: Spokes, world: World) -> None:
+    def __init__(self, tombstones: Tombstones, spokes: ClusterPool, world: CleanupContext) -> None:
         self.tombstones = tombstones
         self.spokes = spokes
         self.world = world
@@ -92,12 +92,12 @@ class Cleaner:
             return None
         return stone
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with spokes that are ours now."""
         for manifest in self.stones.items():
             self.controller.queue.add(Request(HUB, Key.of(manifest)))
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop cleaning spokes that are not ours; nothing of it runs afterwards."""
         owns = self.world.owns
         theirs = {key for key, used in self.held.items() if owns and not owns(str(used))}
@@ -117,31 +117,31 @@ class Cleaner:
             if used == profile:
                 self.controller.queue.add(Request(HUB, key))
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Clean up after one custom resource, if that can be done now."""
         manifest = self.stones.get(request.key)
         if manifest is None:
             self.leave(request.key)
-            return Again.never()
+            return Result.never()
         stone = self.ours(manifest)
         if stone is None:
-            return Again.never()
+            return Result.never()
         if self.is_alive(stone):
             log.info("a custom resource took its place again", key=str(request.key))
             await self.tombstones.remove(request.key)
-            return Again.never()
+            return Result.never()
         profile = self.held[request.key] = stone.profile_key
         self.spokes.use(profile, holder_of(request.key))
         try:
             live = await self.spokes.live(profile, even_unhealthy=True)
         except AccessError:
-            return Again.after(REPORT_SECONDS)
+            return Result.after(REPORT_SECONDS)
         if stone.target_uid not in ("", UNKNOWN, live.uid):
             log.warning("another cluster is there now", key=str(request.key), uid=live.uid)
-            return Again.never()
+            return Result.never()
         return await self.clean(request.key, stone, live)
 
-    async def clean(self, key: Key, stone: Tombstone, live: Live) -> Again:
+    async def clean(self, key: Key, stone: Tombstone, live: LiveCluster) -> Result:
         """Remove everything that is left, then the tombstone."""
         root, anchors = stone.root(self.world.hub_uid), Anchors(live.client)
         try:
@@ -149,7 +149,7 @@ class Cleaner:
             changes = await self.uninstall(root.key, live)
             if not changes.settled:
                 log.warning("not clean yet", key=str(key), problem=left_text(changes))
-                return Again.after(RETRY_SECONDS)
+                return Result.after(RETRY_SECONDS)
             anchor = await anchors.find(root)
             if anchor is not None:
                 await anchors.remove(root.key, anchor)
@@ -157,9 +157,9 @@ class Cleaner:
         except OtherHub as error:
             log.warning("nothing is cleaned", key=str(key), error=str(error))
         await self.tombstones.remove(key)
-        return Again.never()
+        return Result.never()
 
-    async def uninstall(self, anchor: Key, live: Live) -> ChangeSet:
+    async def uninstall(self, anchor: Key, live: LiveCluster) -> ChangeSet:
         """Delete every member of a set."""
         applyset = ApplySet(CONFIG_MAPS, anchor)
         return await uninstall_set(Engine(live.client, applyset, deadlines=DEADLINES))
@@ -169,7 +169,7 @@ class Cleaner:
         informer = self.world.resources.get(stone.kind)
         found = None if informer is None else informer.get(stone.key)
         # The one that left the tombstone may still be seen, on its way out.
-        return found is not None and not is_deleting(found) and is_same_place(found, stone)
+        return found is not None and not is_deleting(found) and is_same_target(found, stone)
 
     def leave(self, key: Key) -> None:
         """A tombstone is gone."""
@@ -178,7 +178,7 @@ class Cleaner:
             self.spokes.leave(profile, holder_of(key))
 
 
-def is_same_place(manifest: Object, stone: Tombstone) -> bool:
+def is_same_target(manifest: Object, stone: Tombstone) -> bool:
     """Whether a custom resource is installed where another one of its name was."""
     uid = annotations_of(manifest).get(TARGET_UID, "")
     return profile_of(manifest) == stone.profile_key or (
@@ -191,6 +191,6 @@ def holder_of(key: Key) -> str:
     return f"tombstone {key}"
 
 
-def requests(change: Change) -> Iterable[Request]:
+def requests(change: StoreChange) -> Iterable[Request]:
     """What must be looked at after a change of a tombstone."""
     yield Request(HUB, change.key)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key, Object
-from knfleet.clusters.anchor import Root
+from knfleet.clusters.anchor import AnchorSpec
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 
@@ -43,9 +43,9 @@ class Tombstone(Struct, frozen=True, kw_only=True, rename="camel"):
         namespace, _, name = self.profile.partition("/")
         return Key(namespace, name)
 
-    def root(self, hub_uid: str) -> Root:
+    def root(self, hub_uid: str) -> AnchorSpec:
         """The anchor that is left."""
-        return Root(self.kind, self.key, hub_uid)
+        return AnchorSpec(self.kind, self.key, hub_uid)
 
 
 def name_of(tombstone: Tombstone) -> str:

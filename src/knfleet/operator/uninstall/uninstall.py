@@ -15,22 +15,22 @@ from knfleet.apply.change_set import ChangeSet
 from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, CLUSTER_PROFILE_NOT_READY
 from knfleet.clusters.anchor import AnchorError, Anchors, OtherHub
 from knfleet.kube.errors import KubeError, NetworkError
-from knfleet.operator import messages
 from knfleet.operator.installation import Installation
-from knfleet.operator.installation_record import Interrupted, Record
-from knfleet.operator.installation_registry import Installations
+from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
+from knfleet.operator.installation_registry import InstallationRegistry
 from knfleet.operator.kinds import (
     ON_LOST_TARGET,
     ORPHAN,
     TARGET_UID,
-    Kind,
+    KnativeKind,
     annotations_of,
     policy_problem,
     profile_of,
     was_installed,
 )
-from knfleet.operator.status_builder import Statement
-from knfleet.operator.status_writer import Reporter
+from knfleet.operator.status import messages
+from knfleet.operator.status.status_builder import StatusBuilder
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.targets import TargetError, Targets
 from knfleet.operator.uninstall.finalizer import (
     Finalizers,
@@ -40,7 +40,7 @@ from knfleet.operator.uninstall.finalizer import (
 )
 from knfleet.operator.uninstall.tombstones import Tombstone, Tombstones
 from knfleet.release.releases import Releases
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 
@@ -49,8 +49,8 @@ class Uninstaller:
 
     def __init__(
         self,
-        kind: Kind,
-        installations: Installations,
+        kind: KnativeKind,
+        installations: InstallationRegistry,
         *,
         releases: Releases,
         tombstones: Tombstones,
@@ -59,44 +59,48 @@ class Uninstaller:
         self.kind = kind
         self.installations = installations
         self.targets: Targets = installations.targets
-        self.reporter: Reporter = installations.reporter
+        self.reporter: StatusWriter = installations.reporter
         self.releases = releases
         self.tombstones = tombstones
         self.now = now
         self.finalizers = Finalizers(kind, self.reporter.client, self.reporter.events)
 
     async def remove(
-        self, record: Record, manifest: Object, said: Statement, *, owns: bool
-    ) -> Again:
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder, *, owns: bool
+    ) -> Result:
         """Uninstall what a custom resource has installed, then let it go."""
         if not owns or not self.finalizers.on(manifest):
-            return await self.let_go(record, manifest)
+            return await self.remove_finalizer(record, manifest)
         try:
             problem = await self.attempt(record, manifest, said)
         except OtherHub as error:
             self.reporter.events.warning(manifest, "NotRemoved", f"nothing is removed: {error}")
-            return await self.let_go(record, manifest)
+            return await self.remove_finalizer(record, manifest)
         except TargetError as error:
             return await self.lost(record, manifest, said, error)
         if not problem:
             return await self.finish(record, manifest)
         said.not_uninstalled(problem)
         await self.reporter.report(record, manifest, said)
-        return Again.after(record.retry_seconds())
+        return Result.after(record.retry_seconds())
 
-    async def attempt(self, record: Record, manifest: Object, said: Statement) -> str:
+    async def attempt(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> str:
         """Delete everything that belongs to a custom resource; what is in the way, if anything."""
         try:
             async with record.limited():
                 problem = await self.try_uninstall(record, manifest, said)
-        except Interrupted:
+        except PassInterrupted:
             problem = "it was interrupted"
         if problem:
             # When the target is the problem, that is what must be told.
             await self.targets.reach(manifest)
         return problem
 
-    async def try_uninstall(self, record: Record, manifest: Object, said: Statement) -> str:
+    async def try_uninstall(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> str:
         """The same, as far as it goes without an interruption."""
         try:
             changes = await self.uninstall(record, manifest, said)
@@ -110,7 +114,9 @@ class Uninstaller:
             return str(error)
         return "" if changes.settled else messages.left_text(changes)
 
-    async def uninstall(self, record: Record, manifest: Object, said: Statement) -> ChangeSet:
+    async def uninstall(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> ChangeSet:
         """Delete everything that belongs to a custom resource."""
         target = await self.targets.find(manifest)
         said.resolved()
@@ -125,27 +131,29 @@ class Uninstaller:
         except DecodeError:
             legacy = []
         changes = await uninstall(installation, legacy)
-        self.reporter.tell_copies(manifest, changes)
+        self.reporter.report_copies(manifest, changes)
         if changes.settled and target.root is not None:
             await remove_anchor(installation)
         log.info("uninstalled", changes=str(changes))
         return changes
 
     async def lost(
-        self, record: Record, manifest: Object, said: Statement, error: TargetError
-    ) -> Again:
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder, error: TargetError
+    ) -> Result:
         """The target cannot be had: say so, unless there is nothing to do there or nobody cares."""
         record.end()
         if not was_installed(manifest):
             log.info("nothing was installed", error=str(error))
-            return await self.let_go(record, manifest)
+            return await self.remove_finalizer(record, manifest)
         if annotations_of(manifest).get(ON_LOST_TARGET) == ORPHAN and error.is_lasting:
             return await self.orphan(record, manifest, error)
         said.not_resolved(error.reason, waiting_text(manifest, error))
         await self.reporter.report(record, manifest, said)
-        return Again.after(record.retry_seconds())
+        return Result.after(record.retry_seconds())
 
-    async def orphan(self, record: Record, manifest: Object, error: TargetError) -> Again:
+    async def orphan(
+        self, record: InstallationRecord, manifest: Object, error: TargetError
+    ) -> Result:
         """Let a custom resource go whose target is lost, and remember what is left there."""
         tombstone = tombstone_of(manifest, timestamp(self.now()))
         name = await self.tombstones.write(tombstone)
@@ -156,22 +164,22 @@ class Uninstaller:
         )
         self.reporter.events.warning(manifest, "Orphaned", text)
         log.warning("orphaned", tombstone=str(name), profile=tombstone.profile)
-        return await self.let_go(record, manifest)
+        return await self.remove_finalizer(record, manifest)
 
-    async def finish(self, record: Record, manifest: Object) -> Again:
+    async def finish(self, record: InstallationRecord, manifest: Object) -> Result:
         """Nothing is left: the custom resource may go."""
         installation = record.installation
-        again = await self.let_go(record, manifest)
+        again = await self.remove_finalizer(record, manifest)
         if installation is not None and installation.target.root is None:
             await delete_parent(installation)
         return again
 
-    async def let_go(self, record: Record, manifest: Object) -> Again:
+    async def remove_finalizer(self, record: InstallationRecord, manifest: Object) -> Result:
         """Take off the finalizer, and forget the rest."""
         if self.finalizers.on(manifest):
             await self.finalizers.remove(manifest)
         record.end()
-        return Again.never()
+        return Result.never()
 
 
 async def remove_anchor(installation: Installation) -> None:

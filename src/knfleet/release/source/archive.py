@@ -32,7 +32,7 @@ CHUNK = 256 * 1024
 Member = tuple[str, IO[bytes]]
 
 
-def unpack(packed: "Packed", cache: Path) -> Path:
+def unpack(packed: "ArchiveContents", cache: Path) -> Path:
     """The folder that holds an archive's release files, unpacked once per content."""
     archive = packed.path
     try:
@@ -77,7 +77,7 @@ def prefix_of(name: str) -> tuple[str, ...] | None:
     return None
 
 
-class Packed(Struct, frozen=True):
+class ArchiveContents(Struct, frozen=True):
     """An archive of release files, of which no more comes out than the limits allow."""
 
     path: Path

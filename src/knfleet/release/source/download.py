@@ -29,7 +29,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 64 * 1024
 
 
-class Limits(Struct, frozen=True):
+class DownloadLimits(Struct, frozen=True):
     """How far a download may go."""
 
     bytes: int = 8 * 1024 * 1024
@@ -41,7 +41,7 @@ class Limits(Struct, frozen=True):
     """How much of copies is kept."""
 
 
-class Copy(Struct, frozen=True):
+class DownloadedFile(Struct, frozen=True):
     """What an address answered, and how to ask whether it still does."""
 
     content: bytes
@@ -55,17 +55,17 @@ class Downloads:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: DownloadLimits | None = None,
         *,
         resolver: AbstractResolver | None = None,
         guard: type[AddressGuard] = AddressGuard,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or DownloadLimits()
         self.resolver = resolver
         self.guard = guard
         self.now = now
-        self.copies: OrderedDict[str, Copy] = OrderedDict()
+        self.copies: OrderedDict[str, DownloadedFile] = OrderedDict()
         self.asking: dict[str, asyncio.Lock] = {}
 
     async def get(self, url: str) -> bytes:
@@ -83,7 +83,7 @@ class Downloads:
             if not asking.locked():
                 self.asking.pop(url, None)
 
-    async def renew(self, url: str, held: Copy | None) -> Copy:
+    async def renew(self, url: str, held: DownloadedFile | None) -> DownloadedFile:
         """A copy that was confirmed now; the held one when its server fails."""
         try:
             return await self.download(url, held)
@@ -93,14 +93,14 @@ class Downloads:
             log.warning("download failed; the copy from before is used", error=str(error))
             return structs.replace(held, checked=self.now())
 
-    def keep(self, url: str, copy: Copy) -> None:
+    def keep(self, url: str, copy: DownloadedFile) -> None:
         """Remember a copy, and forget those that were not used for longest."""
         self.copies[url] = copy
         self.copies.move_to_end(url)
         while sum(len(kept.content) for kept in self.copies.values()) > self.limits.kept_bytes:
             self.copies.popitem(last=False)
 
-    async def download(self, url: str, held: Copy | None) -> Copy:
+    async def download(self, url: str, held: DownloadedFile | None) -> DownloadedFile:
         """Ask the server, following redirects; every failure is a `ReleaseError`."""
         guard = self.guard()
         try:
@@ -135,7 +135,9 @@ class Downloads:
         ) as session:
             yield session
 
-    async def follow(self, session: ClientSession, url: str, held: Copy | None) -> Copy:
+    async def follow(
+        self, session: ClientSession, url: str, held: DownloadedFile | None
+    ) -> DownloadedFile:
         """The answer at the end of the redirects."""
         at = url
         for _ in range(self.limits.redirects + 1):
@@ -151,7 +153,9 @@ class Downloads:
             f"give the address where it ends"
         )
 
-    async def read(self, response: ClientResponse, url: str, held: Copy | None) -> Copy:
+    async def read(
+        self, response: ClientResponse, url: str, held: DownloadedFile | None
+    ) -> DownloadedFile:
         """The content of a good answer, within the limits."""
         if response.status == 304 and held is not None:
             return structs.replace(held, checked=self.now())
@@ -165,7 +169,7 @@ class Downloads:
             if len(content) > self.limits.bytes:
                 raise too_large(url, self.limits.bytes)
         check_content(response.content_type, bytes(content), url)
-        return Copy(
+        return DownloadedFile(
             bytes(content),
             response.headers.get("ETag", ""),
             response.headers.get("Last-Modified", ""),
@@ -272,7 +276,7 @@ def reason_of(error: Exception) -> str:
     return getattr(cause, "strerror", None) or str(cause) or type(error).__name__
 
 
-def conditions(held: Copy) -> dict[str, str]:
+def conditions(held: DownloadedFile) -> dict[str, str]:
     """Headers that ask for an answer only if the file changed."""
     headers: dict[str, str] = {}
     if held.etag:

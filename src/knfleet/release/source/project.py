@@ -13,14 +13,14 @@ from msgspec import Struct
 from knfleet.release.errors import FetchRefused, NotAvailable
 from knfleet.release.layout import GUARD, GUARD_VERSIONS, INGRESS, SOURCES
 from knfleet.release.parsed_cache import write_atomically
-from knfleet.release.source.download import Downloads, Limits
-from knfleet.release.version import Version, parse
+from knfleet.release.source.download import DownloadLimits, Downloads
+from knfleet.release.version import ReleaseVersion, parse
 
 HOST = "https://github.com"
 AT_ONCE = 4
 
 
-class Release(Struct, frozen=True):
+class ReleaseFiles(Struct, frozen=True):
     """The files of one repository that belong into one folder."""
 
     repository: str
@@ -30,13 +30,13 @@ class Release(Struct, frozen=True):
 
 
 COMPONENT_RELEASES = (
-    Release(
+    ReleaseFiles(
         "knative/serving",
         ("serving-crds", "serving-core", "serving-hpa", "serving-post-install-jobs"),
         "knative-serving",
         numbered=True,
     ),
-    Release(
+    ReleaseFiles(
         "knative/eventing",
         (
             "eventing-crds",
@@ -52,23 +52,27 @@ COMPONENT_RELEASES = (
 )
 
 PLUGIN_RELEASES = (
-    Release("knative-extensions/net-istio", ("net-istio",), f"{INGRESS}/*/istio"),
-    Release("knative-extensions/net-contour", ("net-contour",), f"{INGRESS}/*/contour"),
-    Release("knative-extensions/net-kourier", ("kourier",), f"{INGRESS}/*/kourier"),
-    Release("knative-extensions/net-gateway-api", ("net-gateway-api",), f"{INGRESS}/*/gateway-api"),
-    Release("knative-extensions/eventing-ceph", ("ceph",), f"{SOURCES}/*/ceph"),
-    Release("knative-extensions/eventing-github", ("github",), f"{SOURCES}/*/github"),
-    Release("knative-extensions/eventing-gitlab", ("gitlab",), f"{SOURCES}/*/gitlab"),
-    Release(
+    ReleaseFiles("knative-extensions/net-istio", ("net-istio",), f"{INGRESS}/*/istio"),
+    ReleaseFiles("knative-extensions/net-contour", ("net-contour",), f"{INGRESS}/*/contour"),
+    ReleaseFiles("knative-extensions/net-kourier", ("kourier",), f"{INGRESS}/*/kourier"),
+    ReleaseFiles(
+        "knative-extensions/net-gateway-api", ("net-gateway-api",), f"{INGRESS}/*/gateway-api"
+    ),
+    ReleaseFiles("knative-extensions/eventing-ceph", ("ceph",), f"{SOURCES}/*/ceph"),
+    ReleaseFiles("knative-extensions/eventing-github", ("github",), f"{SOURCES}/*/github"),
+    ReleaseFiles("knative-extensions/eventing-gitlab", ("gitlab",), f"{SOURCES}/*/gitlab"),
+    ReleaseFiles(
         "knative-extensions/eventing-kafka-broker",
         ("eventing-kafka-controller", "eventing-kafka-source", "eventing-kafka-post-install"),
         f"{SOURCES}/*/kafka",
     ),
-    Release("knative-extensions/eventing-rabbitmq", ("rabbitmq-source",), f"{SOURCES}/*/rabbitmq"),
-    Release("knative-extensions/eventing-redis", ("redis-source",), f"{SOURCES}/*/redis"),
+    ReleaseFiles(
+        "knative-extensions/eventing-rabbitmq", ("rabbitmq-source",), f"{SOURCES}/*/rabbitmq"
+    ),
+    ReleaseFiles("knative-extensions/eventing-redis", ("redis-source",), f"{SOURCES}/*/redis"),
 )
 
-GUARD_RELEASE = Release(
+GUARD_RELEASE = ReleaseFiles(
     "knative-extensions/security-guard",
     ("gate-account", "guard-service", "guardian-crd", "queue-proxy", "service-account"),
     f"{GUARD}/*",
@@ -81,7 +85,7 @@ class ProjectReleases(Struct, frozen=True):
     versions: tuple[str, ...]
     cache: Path
     host: str = HOST
-    limits: Limits = Limits()
+    limits: DownloadLimits = DownloadLimits()
 
     async def fetch(self) -> Path:
         """A folder with the wanted versions, downloading what is not there yet."""
@@ -110,13 +114,13 @@ class ProjectReleases(Struct, frozen=True):
             yield from self.files(PLUGIN_RELEASES, minor, f"knative-v{minor}.0")
             yield from self.guard(version)
 
-    def guard(self, version: Version) -> Iterator[tuple[str, str]]:
+    def guard(self, version: ReleaseVersion) -> Iterator[tuple[str, str]]:
         """The security guard's files, where there is one for the version."""
         if guard := GUARD_VERSIONS.get(version.minor_text):
             yield from self.files((GUARD_RELEASE,), guard, f"v{guard}.0")
 
     def files(
-        self, releases: Sequence[Release], version: str, tag: str
+        self, releases: Sequence[ReleaseFiles], version: str, tag: str
     ) -> Iterator[tuple[str, str]]:
         """Path and address of the files of some repositories."""
         for release in releases:

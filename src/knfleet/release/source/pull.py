@@ -15,16 +15,16 @@ from knfleet.release.lock import (
     read_lock,
     write_lock,
 )
-from knfleet.release.manifest_reader import Reader
+from knfleet.release.manifest_reader import ManifestReader
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.source.archive import copy_bundle
-from knfleet.release.source.sources import Source
+from knfleet.release.source.sources import ReleaseSource
 
 SHOWN = 10
 """Problems that one message lists."""
 
 
-class Contents(Struct, frozen=True):
+class BundleContents(Struct, frozen=True):
     """What a bundle's folder holds."""
 
     section: str
@@ -34,7 +34,7 @@ class Contents(Struct, frozen=True):
     files: int
 
 
-async def pull(source: Source, target: Path, lock_file: Path | None = None) -> Lock:
+async def pull(source: ReleaseSource, target: Path, lock_file: Path | None = None) -> Lock:
     """Copy a source's release files to a folder, locked; the lock file decides if it exists.
 
     What was in the folder before stays unless everything is well.
@@ -48,7 +48,7 @@ async def pull(source: Source, target: Path, lock_file: Path | None = None) -> L
         ) from error
 
 
-async def fetched(source: Source, target: Path, lock_file: Path | None) -> Lock:
+async def fetched(source: ReleaseSource, target: Path, lock_file: Path | None) -> Lock:
     """Get the files, check them, put them in place."""
     root = await source.fetch()
     lock = make_lock(root, str(source))
@@ -81,7 +81,7 @@ def problems(root: Path, cache: ParsedCache, lock: Lock | None = None) -> list[s
     """Everything that is wrong with a bundle's folder, one sentence each."""
     lock = lock or lock_beside(root)
     found = differences(lock, root) if lock is not None else []
-    reader = Reader(root, cache)
+    reader = ManifestReader(root, cache)
     for file in bundle_files(root):
         try:
             reader.file(file)
@@ -98,15 +98,15 @@ def problems(root: Path, cache: ParsedCache, lock: Lock | None = None) -> list[s
     return found
 
 
-def contents(root: Path) -> list[Contents]:
+def contents(root: Path) -> list[BundleContents]:
     """What a bundle's folder holds, by section and version."""
     layout = Layout(root)
-    found: list[Contents] = []
+    found: list[BundleContents] = []
     for section in SECTIONS:
         for version in layout.versions(section):
             folder = root / section / version
             files = [file for file in bundle_files(root) if file.is_relative_to(folder)]
             parts = sorted({file.relative_to(folder).parts[0] for file in files})
             nested = [part for part in parts if (folder / part).is_dir()]
-            found.append(Contents(section, version, nested, len(files)))
+            found.append(BundleContents(section, version, nested, len(files)))
     return found

@@ -18,7 +18,7 @@ from platformdirs import user_cache_path, user_data_path
 
 from knfleet.release.errors import FetchFailed, NotAvailable
 from knfleet.release.layout import SECTIONS
-from knfleet.release.source.archive import MOST_BYTES, Packed, unpack
+from knfleet.release.source.archive import MOST_BYTES, ArchiveContents, unpack
 
 MODULE = "knative.dev/operator"
 MODULE_VERSION = "v0.50.0"
@@ -29,7 +29,7 @@ GO_SECONDS = 600
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
-class Source(Protocol):
+class ReleaseSource(Protocol):
     """A way to get release files."""
 
     async def fetch(self) -> Path:
@@ -37,7 +37,7 @@ class Source(Protocol):
         ...
 
 
-class Folder(Struct, frozen=True):
+class FolderSource(Struct, frozen=True):
     """A folder that is there already."""
 
     path: Path
@@ -57,7 +57,7 @@ class Folder(Struct, frozen=True):
         return str(self.path)
 
 
-class Archive(Struct, frozen=True):
+class ArchiveSource(Struct, frozen=True):
     """A .tar.gz or .zip with release files."""
 
     path: Path
@@ -66,13 +66,15 @@ class Archive(Struct, frozen=True):
 
     async def fetch(self) -> Path:
         """The folder into which the archive was unpacked."""
-        return await asyncio.to_thread(unpack, Packed(self.path, self.most_bytes), self.cache)
+        return await asyncio.to_thread(
+            unpack, ArchiveContents(self.path, self.most_bytes), self.cache
+        )
 
     def __str__(self) -> str:
         return self.path.name
 
 
-class GoModule(Struct, frozen=True):
+class GoModuleSource(Struct, frozen=True):
     """The Knative Operator's Go module, checked and kept by the `go` command."""
 
     module: str = MODULE
@@ -90,9 +92,9 @@ class GoModule(Struct, frozen=True):
                 f"{self}: {answer.error or 'was not downloaded'}; check the module's name and "
                 f"version, and GOPROXY"
             )
-        return await Folder(folder).fetch()
+        return await FolderSource(folder).fetch()
 
-    async def download(self) -> "Download":
+    async def download(self) -> "GoDownload":
         """What `go mod download` says."""
         name = f"{self.module}@{self.version}"
         try:
@@ -123,7 +125,7 @@ class GoModule(Struct, frozen=True):
                     process.kill()
                 await process.communicate()
         try:
-            return msgspec.json.decode(output, type=Download)
+            return msgspec.json.decode(output, type=GoDownload)
         except msgspec.MsgspecError:
             said = errors.decode(errors="replace").strip()[-500:]
             raise FetchFailed(f"{self}: `go mod download` failed: {said or 'no output'}") from None
@@ -132,21 +134,21 @@ class GoModule(Struct, frozen=True):
         return f"go:{self.module}@{self.version}"
 
 
-class Download(Struct, frozen=True):
+class GoDownload(Struct, frozen=True):
     """The part of `go mod download -json` that we read."""
 
     directory: str = msgspec.field(name="Dir", default="")
     error: str = msgspec.field(name="Error", default="")
 
 
-def source(text: str) -> Source:
+def source(text: str) -> ReleaseSource:
     """The source that a text names; raises `NotAvailable` when it names none."""
     kind, colon, rest = text.partition(":")
     if text == "go" or (kind == "go" and colon):
         module, at, version = (rest or f"{MODULE}@{MODULE_VERSION}").partition("@")
         if not at or not module or module.startswith("-"):
             raise NotAvailable(f"{text}: write go:{MODULE}@{MODULE_VERSION}")
-        return GoModule(module, version)
+        return GoModuleSource(module, version)
     if kind == "releases" and colon:
         from knfleet.release.source.project import ProjectReleases
 
@@ -157,8 +159,8 @@ def source(text: str) -> Source:
         raise NotAvailable(f"{text}: download the archive first, and give its path")
     path = Path(text).expanduser()
     if path.name.endswith(ARCHIVES):
-        return Archive(path, cache_folder() / "archives")
-    return Folder(path)
+        return ArchiveSource(path, cache_folder() / "archives")
+    return FolderSource(path)
 
 
 def cache_folder() -> Path:

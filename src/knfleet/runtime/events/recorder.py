@@ -16,7 +16,7 @@ from knfleet.api.core import EVENTS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.runtime.events.series import EventLog, Happening, Regarding, Write
+from knfleet.runtime.events.series import EventLog, EventRecord, EventWrite, Regarding
 from knfleet.runtime.leader.lease_rules import LostLeadership
 from knfleet.runtime.logs import log
 
@@ -61,7 +61,7 @@ class Events:
         self.client = client
         self.options = options
         self.log = EventLog(component)
-        self.queue: asyncio.Queue[Happening] = asyncio.Queue(options.waiting)
+        self.queue: asyncio.Queue[EventRecord] = asyncio.Queue(options.waiting)
 
     def normal(self, manifest: Object, reason: str, message: str) -> None:
         """Tell that something went as it should."""
@@ -74,7 +74,7 @@ class Events:
     def record(self, manifest: Object, kind: str, reason: str, message: str) -> None:
         """Tell that something happened to an object."""
         try:
-            self.queue.put_nowait(Happening(Regarding.of(manifest), kind, reason, message))
+            self.queue.put_nowait(EventRecord(Regarding.of(manifest), kind, reason, message))
         except asyncio.QueueFull:
             self.count("dropped")
 
@@ -97,7 +97,7 @@ class Events:
             for _ in range(self.queue.qsize()):
                 self.count("dropped")
 
-    async def write(self, happening: Happening) -> None:
+    async def write(self, happening: EventRecord) -> None:
         """Write one, or count up the one that is there."""
         write = self.log.observe(happening, self.options.clock(), self.options.wall())
         if write is None:
@@ -117,7 +117,7 @@ class Events:
         else:
             self.count("written")
 
-    async def send(self, write: Write) -> None:
+    async def send(self, write: EventWrite) -> None:
         """Patch an Event, or make it when there is none, or none any more."""
         if write.patch is not None:
             try:

@@ -54,7 +54,7 @@ class Regarding(Struct, frozen=True):
         return (self.api_version, self.kind, self.key, self.uid)
 
 
-class Happening(Struct, frozen=True):
+class EventRecord(Struct, frozen=True):
     """Something that happened to an object."""
 
     regarding: Regarding
@@ -63,7 +63,7 @@ class Happening(Struct, frozen=True):
     message: str
 
 
-class Write(Struct, frozen=True):
+class EventWrite(Struct, frozen=True):
     """What to write: a whole Event, or the patch to one that was written before."""
 
     key: Key
@@ -71,7 +71,7 @@ class Write(Struct, frozen=True):
     patch: Object | None = None
 
 
-class Series(Struct):
+class EventSeries(Struct):
     """An Event that was written."""
 
     key: Key
@@ -79,14 +79,14 @@ class Series(Struct):
     first: str
 
 
-class Group(Struct):
+class MessageGroup(Struct):
     """Messages of one object with one reason."""
 
     messages: set[str]
     last: float
 
 
-class Bucket(Struct):
+class EventBudget(Struct):
     """What an object may still cause to be written."""
 
     tokens: float
@@ -96,7 +96,7 @@ class Bucket(Struct):
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Value]):
+class RecentMapping(Generic[Value]):
     """A mapping that remembers what was used last, and no more than its size."""
 
     def __init__(self, size: int = REMEMBERED) -> None:
@@ -120,31 +120,31 @@ class EventLog:
     def __init__(self, component: str, instance: str = "") -> None:
         self.component = component
         self.instance = instance
-        self.groups: Recent[Group] = Recent()
-        self.series: Recent[Series] = Recent()
-        self.buckets: Recent[Bucket] = Recent()
+        self.groups: RecentMapping[MessageGroup] = RecentMapping()
+        self.series: RecentMapping[EventSeries] = RecentMapping()
+        self.buckets: RecentMapping[EventBudget] = RecentMapping()
         self.numbers = count()
 
-    def observe(self, happening: Happening, now: float, wall: datetime) -> Write | None:
+    def observe(self, happening: EventRecord, now: float, wall: datetime) -> EventWrite | None:
         """What to write for what happened; nothing when the object caused too much already."""
         key, message = self.combine(happening, now)
         stamp = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
         home = happening.regarding.key.namespace or "default"
         name = event_name(happening.regarding.key.name, wall, next(self.numbers))
-        series = self.series.get(key, lambda: Series(Key(home, name), 0, stamp))
+        series = self.series.get(key, lambda: EventSeries(Key(home, name), 0, stamp))
         series.count += 1
         if not self.may_write(happening.regarding, now):
             return None
         manifest = self.manifest(happening, message, series, stamp)
         changed = ("count", "lastTimestamp", "message")
         patch = {name: manifest[name] for name in changed} if series.count > 1 else None
-        return Write(series.key, manifest, patch)
+        return EventWrite(series.key, manifest, patch)
 
-    def combine(self, happening: Happening, now: float) -> tuple[Hashable, str]:
+    def combine(self, happening: EventRecord, now: float) -> tuple[Hashable, str]:
         """Which Event something belongs to, and the message that it gets."""
         about = (happening.regarding.identity, happening.type, happening.reason)
         message = bounded(happening.message, EVENT_BYTES)
-        group = self.groups.get(about, lambda: Group(set(), now))
+        group = self.groups.get(about, lambda: MessageGroup(set(), now))
         if now - group.last > SIMILAR_SECONDS:
             group.messages.clear()
         group.last = now
@@ -155,7 +155,7 @@ class EventLog:
 
     def may_write(self, regarding: Regarding, now: float) -> bool:
         """Whether the object has a token left, and takes it."""
-        bucket = self.buckets.get(regarding.identity, lambda: Bucket(BURST, now))
+        bucket = self.buckets.get(regarding.identity, lambda: EventBudget(BURST, now))
         bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) / REFILL_SECONDS)
         bucket.at = now
         if bucket.tokens < 1:
@@ -163,7 +163,9 @@ class EventLog:
         bucket.tokens -= 1
         return True
 
-    def manifest(self, happening: Happening, message: str, series: Series, stamp: str) -> Object:
+    def manifest(
+        self, happening: EventRecord, message: str, series: EventSeries, stamp: str
+    ) -> Object:
         """The whole Event."""
         regarding = happening.regarding
         return {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 
-class Limits(Struct, frozen=True):
+class ConnectionLimits(Struct, frozen=True):
     """What a server's clients may take of it."""
 
     connections: int = 64
@@ -20,7 +20,7 @@ class Limits(Struct, frozen=True):
     """How long an answer and the next request may take together."""
 
 
-class Guest(Struct, eq=False):
+class AcceptedConnection(Struct, eq=False):
     """A connection."""
 
     address: str
@@ -29,15 +29,15 @@ class Guest(Struct, eq=False):
     """Whether it has sent no request that is being answered."""
 
 
-class Admission:
+class ConnectionAdmission:
     """The connections of a server."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.guests: dict[Guest, None] = {}
+        self.guests: dict[AcceptedConnection, None] = {}
         """Those that have waited for longest come first."""
 
-    def admit(self, address: str, close: Callable[[], None]) -> Guest | None:
+    def admit(self, address: str, close: Callable[[], None]) -> AcceptedConnection | None:
         """A new connection; None when there is no room for it."""
         neighbours = [each for each in self.guests if each.address == address]
         if len(neighbours) >= self.limits.per_address:
@@ -52,19 +52,19 @@ class Admission:
                 return None
             self.leave(idle)
             idle.close()
-        guest = Guest(address, close)
+        guest = AcceptedConnection(address, close)
         self.guests[guest] = None
         return guest
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: AcceptedConnection) -> None:
         """A connection has ended."""
         self.guests.pop(guest, None)
 
-    def begin(self, guest: Guest) -> None:
+    def begin(self, guest: AcceptedConnection) -> None:
         """A request has come."""
         guest.is_waiting = False
 
-    def end(self, guest: Guest) -> None:
+    def end(self, guest: AcceptedConnection) -> None:
         """A request is answered."""
         guest.is_waiting = True
         if guest in self.guests:

@@ -11,9 +11,9 @@ from functools import partial
 
 from aiohttp import web
 
-from knfleet.runtime.http.connection_limits import Limits
-from knfleet.runtime.http.listen_address import Bind
-from knfleet.runtime.http.listener import Listener
+from knfleet.runtime.http.connection_limits import ConnectionLimits
+from knfleet.runtime.http.listen_address import ListenAddress
+from knfleet.runtime.http.listener import HttpListener
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
 
@@ -21,14 +21,18 @@ Check = Callable[[], str | None]
 CLOSE_SECONDS = 1.0
 
 
-class Health:
+class HealthServer:
     """A small HTTP server."""
 
     def __init__(
-        self, bind: Bind, metrics: Metrics | None = None, *, limits: Limits | None = None
+        self,
+        bind: ListenAddress,
+        metrics: Metrics | None = None,
+        *,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self.bind = bind
-        self.limits = limits or Limits()
+        self.limits = limits or ConnectionLimits()
         self.metrics = metrics
         self.health: dict[str, Check] = {}
         self.readiness: dict[str, Check] = {}
@@ -38,7 +42,7 @@ class Health:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        listener = Listener(self.app(), self.limits, CLOSE_SECONDS)
+        listener = HttpListener(self.app(), self.limits, CLOSE_SECONDS)
         try:
             host, port = self.address = await listener.open(self.bind.host, self.bind.port)
             self.listening.set()
@@ -50,16 +54,16 @@ class Health:
     def app(self) -> web.Application:
         """What is served, also for a server that serves more."""
         app = web.Application()
-        app.router.add_get("/healthz", partial(answer, self.health))
-        app.router.add_get("/readyz", partial(answer, self.readiness))
+        app.router.add_get("/healthz", partial(check_response, self.health))
+        app.router.add_get("/readyz", partial(check_response, self.readiness))
         if self.metrics is not None:
-            app.router.add_get("/metrics", partial(tell, self.metrics))
+            app.router.add_get("/metrics", partial(metrics_response, self.metrics))
         return app
 
 
-async def answer(checks: Mapping[str, Check], request: web.Request) -> web.Response:
+async def check_response(checks: Mapping[str, Check], request: web.Request) -> web.Response:
     """What the checks say now: 200 when nothing is wrong, else 503."""
-    said = {name: ask(check) for name, check in checks.items()}
+    said = {name: run_check(check) for name, check in checks.items()}
     bad = any(problem is not None for problem in said.values())
     if "verbose" not in request.query and not bad:
         return web.Response(text="ok")
@@ -71,7 +75,7 @@ async def answer(checks: Mapping[str, Check], request: web.Request) -> web.Respo
     return web.Response(text="\n".join([*lines, verdict, ""]), status=503 if bad else 200)
 
 
-def ask(check: Check) -> str | None:
+def run_check(check: Check) -> str | None:
     """What a check says; one that cannot say it is bad."""
     try:
         return check()
@@ -79,7 +83,7 @@ def ask(check: Check) -> str | None:
         return type(error).__name__
 
 
-async def tell(metrics: Metrics, request: web.Request) -> web.Response:
+async def metrics_response(metrics: Metrics, request: web.Request) -> web.Response:
     """All metrics."""
     body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 
-class Bind(Struct, frozen=True):
+class ListenAddress(Struct, frozen=True):
     """Where to listen."""
 
     host: str | None = "127.0.0.1"

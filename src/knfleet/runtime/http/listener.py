@@ -15,7 +15,11 @@ from typing import cast
 
 from aiohttp import web
 
-from knfleet.runtime.http.connection_limits import Admission, Guest, Limits
+from knfleet.runtime.http.connection_limits import (
+    AcceptedConnection,
+    ConnectionAdmission,
+    ConnectionLimits,
+)
 from knfleet.runtime.logs import log
 
 BACKLOG = 128
@@ -26,13 +30,15 @@ RETRY_SECONDS = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Listener:
+class HttpListener:
     """Serves an application."""
 
-    def __init__(self, app: web.Application, limits: Limits, close_seconds: float) -> None:
+    def __init__(
+        self, app: web.Application, limits: ConnectionLimits, close_seconds: float
+    ) -> None:
         self.limits = limits
-        self.admission = Admission(limits)
-        self.lines: dict[asyncio.BaseProtocol, Line] = {}
+        self.admission = ConnectionAdmission(limits)
+        self.lines: dict[asyncio.BaseProtocol, HttpConnection] = {}
         """By aiohttp's own side of each."""
         app.middlewares.insert(0, self.watch)
         self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=close_seconds)
@@ -72,7 +78,7 @@ class Listener:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             assert self.runner.server is not None
-            line = Line(self, self.runner.server())
+            line = HttpConnection(self, self.runner.server())
             guest = self.admission.admit(str(peer[0]), line.abort)
             if guest is None:
                 accepted.close()
@@ -81,7 +87,7 @@ class Listener:
             line.task = group.create_task(self.shake_hands(accepted, line, tls))
 
     async def shake_hands(
-        self, accepted: socket.socket, line: "Line", tls: ssl.SSLContext | None
+        self, accepted: socket.socket, line: "HttpConnection", tls: ssl.SSLContext | None
     ) -> None:
         """Let a connection in, after its TLS handshake if there is one."""
         loop = asyncio.get_running_loop()
@@ -109,13 +115,13 @@ class Listener:
             line.end()
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection: aiohttp's protocol, with a clock for the next request."""
 
-    def __init__(self, listener: Listener, inner: asyncio.Protocol) -> None:
+    def __init__(self, listener: HttpListener, inner: asyncio.Protocol) -> None:
         self.listener = listener
         self.inner = inner
-        self.guest: Guest | None = None
+        self.guest: AcceptedConnection | None = None
         self.transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self.clock: asyncio.TimerHandle | None = None

@@ -6,20 +6,20 @@
 import asyncio
 import contextlib
 
-from knfleet.runtime.http.connection_limits import Admission, Limits
-from knfleet.runtime.http.listen_address import Bind
+from knfleet.runtime.http.connection_limits import ConnectionAdmission, ConnectionLimits
+from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.logs import log
 
 PATHS = ("/healthz", "/readyz")
 LONGEST_HEAD = 8192
 
 
-class Liveness:
+class LivenessServer:
     """Answers as long as the event loop turns."""
 
-    def __init__(self, bind: Bind, *, limits: Limits | None = None) -> None:
+    def __init__(self, bind: ListenAddress, *, limits: ConnectionLimits | None = None) -> None:
         self.bind = bind
-        self.admission = Admission(limits or Limits())
+        self.admission = ConnectionAdmission(limits or ConnectionLimits())
         self.address: tuple[str, int] | None = None
         """Where it listens, once it does."""
         self.listening = asyncio.Event()

@@ -26,10 +26,10 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.leader.lease_rules import Candidate, LostLeadership, Timing
+from knfleet.runtime.leader.lease_rules import Candidate, LeaseTiming, LostLeadership
 from knfleet.runtime.logs import log
 
-__all__ = ["Leader", "LeaderOptions", "LostLeadership", "Timing"]
+__all__ = ["Leader", "LeaderOptions", "LeaseTiming", "LostLeadership"]
 
 HURRY_SECONDS = 0.5
 """A leader that failed to renew tries again this soon."""
@@ -60,7 +60,7 @@ def own_identity() -> str:
 class LeaderOptions(Struct, frozen=True):
     """How the election is played."""
 
-    timing: Timing = Timing()
+    timing: LeaseTiming = LeaseTiming()
     clock: Callable[[], float] = uptime
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
     observe: LeaderObserver = SilentLeader()
@@ -120,7 +120,7 @@ class Leader:
             while not self.leads():
                 await self.attempt()
                 if not self.leads():
-                    self.tell_whom_we_follow()
+                    self.log_leader()
                     await asyncio.sleep(self.candidate.wait_seconds(self.clock()))
             log.info("leading", lease=str(self.key), identity=self.identity)
             self.options.observe.leader(leads=True)
@@ -191,13 +191,13 @@ class Leader:
             return
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self.hand_over(manifest)
+                await self.release_lease(manifest)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released", lease=str(self.key), error=str(error))
         else:
             log.info("lease released", lease=str(self.key))
 
-    async def hand_over(self, manifest: Object) -> None:
+    async def release_lease(self, manifest: Object) -> None:
         """Write the release, also when a renewal that was cut short had arrived before."""
         try:
             await self.write(manifest, RELEASE_SECONDS)
@@ -219,7 +219,7 @@ class Leader:
             log.warning("lease not reachable", lease=str(self.key), error=str(error))
         self.failing = error
 
-    def tell_whom_we_follow(self) -> None:
+    def log_leader(self) -> None:
         """Say who leads, when that changes."""
         holder = self.candidate.holder
         if holder not in (self.followed, self.identity):

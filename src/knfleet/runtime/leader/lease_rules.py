@@ -31,7 +31,7 @@ class LostLeadership(Exception):
     """This process does not lead, or cannot know that it still does."""
 
 
-class Timing(Struct, frozen=True):
+class LeaseTiming(Struct, frozen=True):
     """The times of an election; the defaults are those of Kubernetes' own components."""
 
     lease_seconds: int = 15
@@ -55,7 +55,7 @@ class Timing(Struct, frozen=True):
 class Candidate:
     """What one process knows of the Lease, and what follows from it."""
 
-    def __init__(self, key: Key, identity: str, timing: Timing) -> None:
+    def __init__(self, key: Key, identity: str, timing: LeaseTiming) -> None:
         self.key = key
         self.identity = identity
         self.timing = timing

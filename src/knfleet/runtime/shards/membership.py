@@ -1,8 +1,8 @@
-"""This process as one of several that share work; the rules are in `runtime.sharing`.
+"""This process as one of several that share work; the rules are in `runtime.shards.rules`.
 
-Whoever works on something asks `owns` before, and has `require` asked before each write. Who keeps
-something going registers a `Holder`, which is told when something is ours to begin, and lets go of
-what is another's from now on. A process that did not renew its Lease in time stops, as a leader
+A caller that works on an item asks `owns` before, and has `require` asked before each write. One
+that keeps an item running registers a `ShardHolder`, which is called when the item becomes ours and
+when it becomes another member's. A process that did not renew its Lease in time stops, as a leader
 does, even if it could renew it now: others have what was its own. It joins again as a new member.
 """
 
@@ -20,9 +20,9 @@ from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from knfleet.runtime.clock import uptime
-from knfleet.runtime.leader.lease_rules import NEVER, LostLeadership, Timing, microtime
+from knfleet.runtime.leader.lease_rules import NEVER, LeaseTiming, LostLeadership, microtime
 from knfleet.runtime.logs import log
-from knfleet.runtime.shards.rules import MEMBER, TIMING, VIEW, Party, View
+from knfleet.runtime.shards.rules import MEMBER, TIMING, VIEW, ShardMembers, View
 
 HURRY_SECONDS = 0.5
 SOON_SECONDS = 0.1
@@ -33,14 +33,14 @@ class LostMembership(LostLeadership):
     """This process is no member any more, or cannot know that it still is."""
 
 
-class Holder(Protocol):
+class ShardHolder(Protocol):
     """Somebody who works on shared things."""
 
-    async def let_go(self) -> None:
+    async def on_lost(self) -> None:
         """Stop all work on what `Membership.owns` denies; return when nothing of it runs."""
         ...
 
-    def take_up(self) -> None:
+    def on_gained(self) -> None:
         """Begin with what `Membership.owns` grants, if that is not done yet."""
         ...
 
@@ -50,7 +50,7 @@ class MembershipOptions(Struct, frozen=True):
 
     work: str = "operator"
     """What is shared, as a label's value."""
-    timing: Timing = TIMING
+    timing: LeaseTiming = TIMING
     let_go_seconds: float = 5.0
     """How long letting go may take; a process that cannot ends, which is letting go as well."""
     clock: Callable[[], float] = uptime
@@ -71,13 +71,13 @@ class Membership:
         self.options = options
         self.clock = options.clock
         self.key = Key(namespace, f"knfleet-{options.work}-{uuid.uuid4().hex[:12]}")
-        self.party = Party(self.key.name, options.timing)
+        self.party = ShardMembers(self.key.name, options.timing)
         self.view: View = frozenset()
         """The view that was published last, or is about to be."""
         self.may_work: Callable[[], bool] = lambda: True
         """Whether the work is for members at all at this moment."""
         self.might_work = True
-        self.holders: list[Holder] = []
+        self.holders: list[ShardHolder] = []
         self.version = ""
         self.reads = 0
         """How often all Leases were read."""
@@ -86,7 +86,7 @@ class Membership:
         self.failing: KubeError | None = None
         self.told: object = None
 
-    def join(self, holder: Holder) -> None:
+    def join(self, holder: ShardHolder) -> None:
         """Have somebody told of what is ours."""
         self.holders.append(holder)
 
@@ -120,7 +120,7 @@ class Membership:
         log.info("sharing work", lease=str(self.key), identity=self.identity)
         try:
             while True:
-                await self.turn()
+                await self.step()
                 await asyncio.sleep(self.wait_seconds())
         except asyncio.CancelledError:
             await self.leave()
@@ -137,7 +137,7 @@ class Membership:
         left = [self.party.dies_at(name) - now for name in self.party.others(now)]
         return max(SOON_SECONDS, min([retry, *left]))
 
-    async def turn(self) -> None:
+    async def step(self) -> None:
         """Look who is there, let go, renew, look again, and begin."""
         self.require_still()
         try:
@@ -156,7 +156,7 @@ class Membership:
             self.failing = None
             await self.tidy(leases)
         self.require_still()
-        self.tell()
+        self.notify()
 
     async def tidy(self, leases: list[Object]) -> None:
         """Delete Leases of members that were gone long ago, as far as that goes."""
@@ -173,13 +173,13 @@ class Membership:
                         deadline=HURRY_SECONDS,
                     )
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell everybody what is ours, if that may be something else than before."""
         news = (self.may_work(), *self.party.news(self.clock()))
         if news != self.told:
             self.told = news
             for holder in self.holders:
-                holder.take_up()
+                holder.on_gained()
 
     async def adapt(self, view: View) -> None:
         """Let go of what is another's in a view that is to be published."""
@@ -191,7 +191,7 @@ class Membership:
         log.info("work is shared out anew", members=len(view), before=len(before))
         async with asyncio.timeout(self.options.let_go_seconds), asyncio.TaskGroup() as group:
             for holder in self.holders:
-                group.create_task(holder.let_go())
+                group.create_task(holder.on_lost())
 
     async def renew(self) -> None:
         """Write our Lease, with the view that we work by from now on."""

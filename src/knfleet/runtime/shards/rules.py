@@ -26,7 +26,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.runtime.leader.lease_rules import NEVER, Timing, record
+from knfleet.runtime.leader.lease_rules import NEVER, LeaseTiming, record
 
 MEMBER = "knfleet.dev/member"
 """The label of members' Leases: which work it is that they share."""
@@ -35,13 +35,13 @@ VIEW = "knfleet.dev/view"
 
 View = frozenset[str]
 """Members, by the names of their Leases."""
-TIMING = Timing(lease_seconds=10, renew_seconds=7, retry_seconds=2)
+TIMING = LeaseTiming(lease_seconds=10, renew_seconds=7, retry_seconds=2)
 """A member that dies is noticed sooner than a leader: nobody else does its work meanwhile."""
 FORGOTTEN_SECONDS = 600.0
 """After so long a member that is dead is forgotten, and its Lease deleted."""
 
 
-class Seen(Struct):
+class MemberLease(Struct):
     """What is known of a member, and since when it looks like that."""
 
     record: Object
@@ -69,13 +69,13 @@ def view_of(lease: Object) -> View:
     return frozenset(word for word in text.split(",") if word)
 
 
-class Party:
+class ShardMembers:
     """What one member knows of all, and what follows from it."""
 
-    def __init__(self, me: str, timing: Timing = TIMING) -> None:
+    def __init__(self, me: str, timing: LeaseTiming = TIMING) -> None:
         self.me = me
         self.timing = timing
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, MemberLease] = {}
         self.identities: set[str] = set()
         """The processes that are or were members."""
         self.published: View = frozenset()
@@ -97,7 +97,7 @@ class Party:
             known = self.seen.get(name)
             since = known.since if known is not None and known.record == written else now
             holder = written.get("holderIdentity") or ""
-            self.seen[name] = Seen(written, view_of(lease), since, is_gone=not holder)
+            self.seen[name] = MemberLease(written, view_of(lease), since, is_gone=not holder)
             self.identities.add(holder)
         # A Lease that somebody deleted tells nothing: its member has the time to find out.
         for name in self.forgotten(now):
@@ -116,7 +116,7 @@ class Party:
         seconds = known.record.get("leaseDurationSeconds") or self.timing.lease_seconds
         return known.since + seconds
 
-    def others(self, now: float) -> dict[str, Seen]:
+    def others(self, now: float) -> dict[str, MemberLease]:
         """All other members that may still be working."""
         return {
             name: known

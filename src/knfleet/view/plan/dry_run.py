@@ -11,12 +11,12 @@ from contextlib import suppress
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.refusals import reason_of, refusal
-from knfleet.apply.change_set import Failure, Why
+from knfleet.apply.change_set import FailureKind, ObjectFailure
 from knfleet.apply.desired import crd_of
-from knfleet.apply.manifest_parts import items, part
-from knfleet.apply.plan.steps import Step, Verdict
+from knfleet.apply.manifest_fields import items, part
+from knfleet.apply.plan.steps import ApplyStep, StepAction
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, KubeError, NotFound
@@ -30,15 +30,15 @@ ADOPT_TRIES = 8
 """How often an object is tried that is written by others meanwhile, as Deployments in a rollout."""
 
 
-class Trial(Struct, frozen=True):
+class DryRun(Struct, frozen=True):
     """One object before, and as it would be after."""
 
-    step: Step
+    step: ApplyStep
     before: Object | None = None
     """None when it is not there."""
     after: Object | None = None
     """None when the server says no."""
-    failure: Failure | None = None
+    failure: ObjectFailure | None = None
     is_recreated: bool = False
     """Whether it would be deleted and made anew, since it cannot be changed."""
 
@@ -48,7 +48,7 @@ class Trial(Struct, frozen=True):
         return self.step.desired.ref
 
 
-class Coming(Struct, frozen=True):
+class PlannedObjects(Struct, frozen=True):
     """What the same plan brings, so that it cannot be there yet."""
 
     created: frozenset[Ref]
@@ -57,11 +57,11 @@ class Coming(Struct, frozen=True):
     namespaces: frozenset[str]
 
 
-async def tried(client: Client, steps: Collection[Step], home: str) -> list[Trial]:
+async def tried(client: Client, steps: Collection[ApplyStep], home: str) -> list[DryRun]:
     """What would become of objects; `home` is a namespace that is made if it is not there."""
     refs = frozenset(step.desired.ref for step in steps)
-    created = frozenset(step.desired.ref for step in steps if step.verdict == Verdict.CREATE)
-    coming = Coming(
+    created = frozenset(step.desired.ref for step in steps if step.verdict == StepAction.CREATE)
+    coming = PlannedObjects(
         created,
         frozenset(ref for ref in refs if ref.group_kind == CRD),
         frozenset(ref.name for ref in created if ref.group_kind == NAMESPACE) | {home},
@@ -69,38 +69,42 @@ async def tried(client: Client, steps: Collection[Step], home: str) -> list[Tria
     return list(await asyncio.gather(*(one(client, step, coming) for step in steps)))
 
 
-async def one(client: Client, step: Step, coming: Coming) -> Trial:
+async def one(client: Client, step: ApplyStep, coming: PlannedObjects) -> DryRun:
     """What would become of one object."""
     desired, manifest = step.desired, step.manifest
-    is_adopted = step.verdict == Verdict.ADOPT
-    if step.verdict == Verdict.CREATE and waits(step, coming.created):
-        return Trial(step, None, manifest)
+    is_adopted = step.verdict == StepAction.ADOPT
+    if step.verdict == StepAction.CREATE and waits(step, coming.created):
+        return DryRun(step, None, manifest)
     before: Object | None = None
     try:
-        if step.verdict != Verdict.CREATE:
+        if step.verdict != StepAction.CREATE:
             before = await client.get(desired.resource, desired.ref.name, desired.ref.namespace)
         after = await (adopted(client, step) if is_adopted else applied(client, step))
     except KubeError as error:
         why = reason_of(error)
         if before is None and is_early(step, error, coming.namespaces):
-            return Trial(step, None, manifest)
-        if why == Why.IMMUTABLE and desired.ref.group_kind == JOB:
-            return Trial(step, before, manifest, is_recreated=True)
-        if why == Why.INVALID and before is not None and crd_of(desired) in coming.definitions:
-            return Trial(step, before, laid_over(before, manifest))
-        return Trial(step, before, failure=refusal(desired.ref, error))
+            return DryRun(step, None, manifest)
+        if why == FailureKind.IMMUTABLE and desired.ref.group_kind == JOB:
+            return DryRun(step, before, manifest, is_recreated=True)
+        if (
+            why == FailureKind.INVALID
+            and before is not None
+            and crd_of(desired) in coming.definitions
+        ):
+            return DryRun(step, before, laid_over(before, manifest))
+        return DryRun(step, before, failure=refusal(desired.ref, error))
     if desired.ref.group_kind == SERVICE:
         after = with_chosen(before or {}, after, manifest)
-    return Trial(step, before, after)
+    return DryRun(step, before, after)
 
 
-async def applied(client: Client, step: Step) -> Object:
+async def applied(client: Client, step: ApplyStep) -> Object:
     """An object as the server would make it of ours."""
     resource, manifest = step.desired.resource, step.manifest
-    return await client.apply(resource, manifest, manager=marks.MANAGER, dry_run=True)
+    return await client.apply(resource, manifest, manager=well_known.MANAGER, dry_run=True)
 
 
-async def adopted(client: Client, step: Step) -> Object:
+async def adopted(client: Client, step: ApplyStep) -> Object:
     """The same for one that is taken over; its controllers may write it between two requests."""
     resource, ref = step.desired.resource, step.desired.ref
     for _ in range(ADOPT_TRIES):
@@ -110,7 +114,7 @@ async def adopted(client: Client, step: Step) -> Object:
     raise Conflict(f"{ref} is written all the time; make the plan again when it is at rest")
 
 
-def waits(step: Step, created: Collection[Ref]) -> bool:
+def waits(step: ApplyStep, created: Collection[Ref]) -> bool:
     """Whether an object cannot be tried, because what it lives in is made by the same plan."""
     desired = step.desired
     namespace = Ref("", NAMESPACE.kind, "", desired.ref.namespace)
@@ -118,13 +122,15 @@ def waits(step: Step, created: Collection[Ref]) -> bool:
     return is_homeless or (desired.ref.group_kind.is_custom and crd_of(desired) in created)
 
 
-def is_early(step: Step, error: KubeError, made: Collection[str]) -> bool:
+def is_early(step: ApplyStep, error: KubeError, made: Collection[str]) -> bool:
     """Whether the server says no only because something is not there that comes first."""
     why, ref = reason_of(error), step.desired.ref
-    if why == Why.NO_NAMESPACE:
+    if why == FailureKind.NO_NAMESPACE:
         return ref.namespace in made
     # Rights cannot be compared with a role that is not there yet.
-    return why == Why.NOT_ESTABLISHED or (ref.kind in BINDINGS and isinstance(error, NotFound))
+    return why == FailureKind.NOT_ESTABLISHED or (
+        ref.kind in BINDINGS and isinstance(error, NotFound)
+    )
 
 
 def with_chosen(before: Object, after: Object, manifest: Object) -> Object:

@@ -11,7 +11,7 @@ from knfleet.view.differences import FieldChange
 FORMAT = "knfleet.dev/plan/v1"
 
 
-class Act(StrEnum):
+class PlannedAction(StrEnum):
     """What would become of one object; those that lose something come first."""
 
     DELETE = "delete"
@@ -23,19 +23,19 @@ class Act(StrEnum):
     CHANGE = "change"
 
 
-ORDER = {act: number for number, act in enumerate(Act)}
+ORDER = {act: number for number, act in enumerate(PlannedAction)}
 
 
 class ObjectChange(Struct, frozen=True, omit_defaults=True):
     """One object that would be different."""
 
-    act: Act
+    act: PlannedAction
     ref: Ref
     fields: tuple[FieldChange, ...] = ()
     note: str = ""
 
 
-class Problem(Struct, frozen=True, omit_defaults=True):
+class PlanProblem(Struct, frozen=True, omit_defaults=True):
     """Something that stands in the way."""
 
     message: str
@@ -45,7 +45,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
         return self.message if self.ref is None else f"{self.ref}: {self.message}"
 
 
-class Seal(Struct, frozen=True):
+class PlanBasis(Struct, frozen=True):
     """The world that a plan was made for."""
 
     custom_resource: str = ""
@@ -56,7 +56,7 @@ class Seal(Struct, frozen=True):
     """A stamp of each object that was looked at on the target."""
 
 
-class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ResourcePlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would change for one custom resource."""
 
     kind: str
@@ -74,8 +74,8 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     images: tuple[str, ...] = ()
     """Images that are not used there yet."""
     warnings: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    seal: Seal = Seal()
+    problems: tuple[PlanProblem, ...] = ()
+    seal: PlanBasis = PlanBasis()
 
     @property
     def title(self) -> str:
@@ -87,15 +87,15 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether nothing would change."""
         return not (self.changes or self.custom_resource or self.is_new)
 
-    def by(self, *acts: Act) -> list[ObjectChange]:
+    def by(self, *acts: PlannedAction) -> list[ObjectChange]:
         """The objects to which one of some things would happen."""
         return [each for each in self.changes if each.act in acts]
 
 
-class Plans(Struct, frozen=True):
+class FleetPlan(Struct, frozen=True):
     """What would change for some custom resources."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[ResourcePlan, ...]
     format: str = FORMAT
 
     @property
@@ -106,10 +106,10 @@ class Plans(Struct, frozen=True):
         return 0 if all(plan.is_empty for plan in self.plans) else 2
 
 
-class SavedPlans(Struct, frozen=True):
+class SavedPlan(Struct, frozen=True):
     """Plans in a file, with the custom resources that they were made for."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[ResourcePlan, ...]
     manifests: tuple[dict[str, Any], ...]
     """The custom resource of each plan, as it is to be written."""
     format: str = FORMAT

@@ -12,9 +12,9 @@ import msgspec
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Invalid, NotFound
-from knfleet.view.plan.model import FORMAT, Plan, Plans, SavedPlans
+from knfleet.view.plan.model import FORMAT, FleetPlan, ResourcePlan, SavedPlan
 from knfleet.view.plan.planner import Planner, resource_stamp
-from knfleet.view.plan.preview import Subject
+from knfleet.view.plan.preview import PlanSubject
 from knfleet.view.plan.subjects import guarded_patch_of, of_manifest, title, written
 
 NAMES_SHOWN = 5
@@ -25,16 +25,16 @@ class PlanFileError(Exception):
     """A file that holds no plan that could be carried out; names the file and says what to do."""
 
 
-class WorldMoved(Exception):
+class PlanOutdated(Exception):
     """Something that a plan rests on is not what it was."""
 
 
-def save(path: Path, plans: Plans, subjects: Sequence[Subject]) -> None:
+def save(path: Path, plans: FleetPlan, subjects: Sequence[PlanSubject]) -> None:
     """Write plans into a file that only its owner can read; raises `PlanFileError`."""
     bad = [plan.title for plan in plans.plans if plan.problems]
     if bad:
         raise PlanFileError(f"{path}: not written, since {', '.join(bad)} cannot be carried out")
-    saved = SavedPlans(plans.plans, tuple(map(written, subjects)))
+    saved = SavedPlan(plans.plans, tuple(map(written, subjects)))
     content = msgspec.json.format(msgspec.json.encode(saved), indent=2)
     try:
         path.touch(mode=0o600)
@@ -44,10 +44,10 @@ def save(path: Path, plans: Plans, subjects: Sequence[Subject]) -> None:
         raise PlanFileError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def load(path: Path) -> SavedPlans:
+def load(path: Path) -> SavedPlan:
     """The plans of a file; raises `PlanFileError`."""
     try:
-        saved = msgspec.json.decode(path.read_bytes(), type=SavedPlans)
+        saved = msgspec.json.decode(path.read_bytes(), type=SavedPlan)
     except OSError as error:
         raise PlanFileError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -59,10 +59,10 @@ def load(path: Path) -> SavedPlans:
     return saved
 
 
-async def checked(planner: Planner, saved: SavedPlans) -> list[Subject]:
+async def checked(planner: Planner, saved: SavedPlan) -> list[PlanSubject]:
     """The custom resources to write, if the world is still the one of the plans.
 
-    Raises `WorldMoved`, which says what is different; nothing is written.
+    Raises `PlanOutdated`, which says what is different; nothing is written.
     """
     subjects = [await of_manifest(planner.hub, manifest) for manifest in saved.manifests]
     now = await planner.plans(subjects)
@@ -72,11 +72,13 @@ async def checked(planner: Planner, saved: SavedPlans) -> list[Subject]:
         for text in movements(before, after)
     ]
     if moved:
-        raise WorldMoved(f"the plan is not carried out, since the world moved: {'; '.join(moved)}")
+        raise PlanOutdated(
+            f"the plan is not carried out, since the world moved: {'; '.join(moved)}"
+        )
     return subjects
 
 
-def movements(before: Plan, after: Plan) -> list[str]:
+def movements(before: ResourcePlan, after: ResourcePlan) -> list[str]:
     """What of all that a plan rests on is different now, in words."""
     if after.problems:
         return [f"{problem}; mend it, then {AGAIN}" for problem in after.problems]
@@ -106,27 +108,27 @@ def touched(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return sorted(name for name in every if before.get(name) != after.get(name))
 
 
-async def write(hub: Client, subject: Subject) -> Object:
-    """Write a custom resource, unless somebody was quicker; raises `WorldMoved`."""
+async def write(hub: Client, subject: PlanSubject) -> Object:
+    """Write a custom resource, unless somebody was quicker; raises `PlanOutdated`."""
     resource = subject.kind.resource
     try:
         if subject.live is None:
             return await hub.create(resource, written(subject))
         return await hub.patch(resource, Key.of(subject.live), guarded_patch_of(subject))
     except AlreadyExists:
-        raise WorldMoved(f"{title(subject)} was created just now; {AGAIN}") from None
+        raise PlanOutdated(f"{title(subject)} was created just now; {AGAIN}") from None
     except NotFound:
         if subject.live is None:
             raise
-        raise WorldMoved(f"{title(subject)} was deleted just now; {AGAIN}") from None
+        raise PlanOutdated(f"{title(subject)} was deleted just now; {AGAIN}") from None
     except Invalid:
         # A test of a JSON patch that fails is answered like this, too, and not told apart.
         if not await is_moved(hub, subject):
             raise
-        raise WorldMoved(f"{title(subject)} was changed just now; {AGAIN}") from None
+        raise PlanOutdated(f"{title(subject)} was changed just now; {AGAIN}") from None
 
 
-async def is_moved(hub: Client, subject: Subject) -> bool:
+async def is_moved(hub: Client, subject: PlanSubject) -> bool:
     """Whether a custom resource is not what it was."""
     key = Key.of(subject.manifest)
     now = await hub.get(subject.kind.resource, key.name, key.namespace)

@@ -15,11 +15,11 @@ from knfleet.api.meta import HUB, Key, Object
 from knfleet.api.schema import DecodeError
 from knfleet.apply.act.delete import other_set
 from knfleet.apply.act.refusals import reason_of
-from knfleet.apply.change_set import Failure, Why
-from knfleet.apply.manifest_parts import part
-from knfleet.apply.observe.metadata import Observed
-from knfleet.apply.plan.prune import Pruning
-from knfleet.apply.plan.steps import Step, Verdict
+from knfleet.apply.change_set import FailureKind, ObjectFailure
+from knfleet.apply.manifest_fields import part
+from knfleet.apply.observe.metadata import ObservedObject
+from knfleet.apply.plan.prune import PrunePlan
+from knfleet.apply.plan.steps import ApplyStep, StepAction
 from knfleet.apply.refs import Ref
 from knfleet.clusters.anchor import AnchorError
 from knfleet.clusters.preflight import kube_system_uid
@@ -28,16 +28,24 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.operator.desired_objects import Renderer
 from knfleet.operator.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
-from knfleet.operator.messages import denials_text, losses_text
+from knfleet.operator.status.messages import denials_text, losses_text
 from knfleet.operator.targets.target_claims import holder, same
 from knfleet.release.errors import NotEligible, ReleaseError
 from knfleet.release.version import parse
 from knfleet.render.errors import RenderError
 from knfleet.view.differences import FieldChange, differences
 from knfleet.view.image_list import images
-from knfleet.view.plan.dry_run import Trial, tried
-from knfleet.view.plan.model import Act, ObjectChange, Plan, Plans, Problem, Seal, ordered
-from knfleet.view.plan.preview import Prospect, Subject, prospect
+from knfleet.view.plan.dry_run import DryRun, tried
+from knfleet.view.plan.model import (
+    FleetPlan,
+    ObjectChange,
+    PlanBasis,
+    PlannedAction,
+    PlanProblem,
+    ResourcePlan,
+    ordered,
+)
+from knfleet.view.plan.preview import PlanPreview, PlanSubject, prospect
 from knfleet.view.plan.subjects import patch_of
 from knfleet.view.target_access import target_of
 
@@ -50,7 +58,7 @@ PLANNED_ERRORS = (ReleaseError, RenderError, DecodeError, AnchorError, KubeError
 encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class World(Struct, frozen=True):
+class HubSnapshot(Struct, frozen=True):
     """What is known of the hub, read once for many plans."""
 
     hub_uid: str
@@ -67,14 +75,14 @@ class Planner:
         self.renderer = renderer
 
     async def plans(
-        self, subjects: Sequence[Subject], done: Callable[[int], None] = lambda _: None
-    ) -> Plans:
+        self, subjects: Sequence[PlanSubject], done: Callable[[int], None] = lambda _: None
+    ) -> FleetPlan:
         """A plan for each custom resource, several at a time; `done` hears how many there are."""
         slots = asyncio.Semaphore(AT_ONCE)
         world = await self.world(subjects)
         count = 0
 
-        async def one(subject: Subject) -> Plan:
+        async def one(subject: PlanSubject) -> ResourcePlan:
             nonlocal count
             async with slots:
                 plan = await self.plan(subject, world)
@@ -82,28 +90,30 @@ class Planner:
             done(count)
             return plan
 
-        return Plans(tuple(await asyncio.gather(*map(one, subjects))))
+        return FleetPlan(tuple(await asyncio.gather(*map(one, subjects))))
 
-    async def world(self, subjects: Iterable[Subject]) -> World:
+    async def world(self, subjects: Iterable[PlanSubject]) -> HubSnapshot:
         """What all plans must know of the hub; raises `KubeError`."""
         kinds = {each.kind.resource.kind: each.kind.resource for each in subjects}
         lists = await asyncio.gather(*(self.hub.list(each) for each in kinds.values()))
         rivals = {kind: each.items for kind, each in zip(kinds, lists, strict=True)}
-        return World(await kube_system_uid(self.hub, HUB_SECONDS), rivals)
+        return HubSnapshot(await kube_system_uid(self.hub, HUB_SECONDS), rivals)
 
-    async def plan(self, subject: Subject, world: World | None = None) -> Plan:
+    async def plan(self, subject: PlanSubject, world: HubSnapshot | None = None) -> ResourcePlan:
         """What would change for a custom resource; what is in the way is in the plan."""
         blank = outline(subject)
         try:
-            return await self.look(subject, blank, world or await self.world([subject]))
+            return await self.complete(subject, blank, world or await self.world([subject]))
         except NotEligible as error:
             versions = self.renderer.releases.versions(subject.kind.type.component)
             text = f"{error}{detour(subject.installed, subject.cr.spec.version, versions)}"
-            return msgspec.structs.replace(blank, problems=(Problem(text),))
+            return msgspec.structs.replace(blank, problems=(PlanProblem(text),))
         except PLANNED_ERRORS as error:
-            return msgspec.structs.replace(blank, problems=(Problem(str(error)),))
+            return msgspec.structs.replace(blank, problems=(PlanProblem(str(error)),))
 
-    async def look(self, subject: Subject, blank: Plan, world: World) -> Plan:
+    async def complete(
+        self, subject: PlanSubject, blank: ResourcePlan, world: HubSnapshot
+    ) -> ResourcePlan:
         """The plan, when nothing is in the way of all of it."""
         subject, refused = await self.admitted(subject)
         problems = [*refused, *objections(subject, world)]
@@ -111,8 +121,8 @@ class Planner:
             seen = await prospect(client, subject, self.renderer, hub_uid=world.hub_uid)
             trials = await tried(client, seen.plan.steps, blank.namespace)
         if seen.rendering.shortfall and seen.lost:
-            problems.append(Problem(losses_text(seen.rendering.shortfall, seen.lost)))
-        problems += [Problem(*told(each)) for each in hindrances(seen, trials)]
+            problems.append(PlanProblem(losses_text(seen.rendering.shortfall, seen.lost)))
+        problems += [PlanProblem(*failure_text(each)) for each in hindrances(seen, trials)]
         return msgspec.structs.replace(
             blank,
             wanted=seen.rendering.version,
@@ -123,7 +133,7 @@ class Planner:
             seal=seal_of(subject, seen),
         )
 
-    async def admitted(self, subject: Subject) -> tuple[Subject, list[Problem]]:
+    async def admitted(self, subject: PlanSubject) -> tuple[PlanSubject, list[PlanProblem]]:
         """The custom resource as the hub would store it, or why it would not."""
         if subject.live is not None and subject.manifest is subject.live:
             return subject, []
@@ -135,13 +145,13 @@ class Planner:
                 key = Key.of(subject.live)
                 stored = await self.hub.patch(resource, key, patch_of(subject), dry_run=True)
         except NotFound as error:
-            if reason_of(error) != Why.NO_NAMESPACE:
+            if reason_of(error) != FailureKind.NO_NAMESPACE:
                 raise
             namespace = subject.manifest["metadata"]["namespace"]
             text = f"the namespace {namespace} does not exist on the hub; create it first"
-            return subject, [Problem(text)]
+            return subject, [PlanProblem(text)]
         except KubeError as error:
-            return subject, [Problem(f"the hub does not take it: {error}")]
+            return subject, [PlanProblem(f"the hub does not take it: {error}")]
         if subject.live is None:
             # A dry run invents them.
             stored["metadata"] = {
@@ -149,13 +159,13 @@ class Planner:
                 for name, value in stored["metadata"].items()
                 if name not in ("uid", "creationTimestamp")
             }
-        return Subject(subject.kind, stored, subject.live), []
+        return PlanSubject(subject.kind, stored, subject.live), []
 
 
-def objections(subject: Subject, world: World) -> list[Problem]:
+def objections(subject: PlanSubject, world: HubSnapshot) -> list[PlanProblem]:
     """Why the operator would install nothing."""
     if subject.live is not None and is_deleting(subject.live):
-        return [Problem("it is being deleted; nothing is installed any more")]
+        return [PlanProblem("it is being deleted; nothing is installed any more")]
     kind = subject.kind
     first = holder(
         dated(subject.manifest),
@@ -166,18 +176,18 @@ def objections(subject: Subject, world: World) -> list[Problem]:
     if same(first, subject.manifest):
         return []
     return [
-        Problem(
+        PlanProblem(
             f"{kind.resource.kind} {Key.of(first)} installs {kind.title} on this target"
             " already, and there can be only one"
         )
     ]
 
 
-def outline(subject: Subject) -> Plan:
+def outline(subject: PlanSubject) -> ResourcePlan:
     """A plan that says which custom resource it is about."""
     key = Key.of(subject.manifest)
     profile = profile_of(subject.manifest)
-    return Plan(
+    return ResourcePlan(
         kind=subject.kind.resource.kind,
         namespace=key.namespace,
         name=key.name,
@@ -188,7 +198,7 @@ def outline(subject: Subject) -> Plan:
     )
 
 
-def spec_changes(subject: Subject) -> tuple[FieldChange, ...]:
+def spec_changes(subject: PlanSubject) -> tuple[FieldChange, ...]:
     """What is different on the hub; of a new custom resource everything is, which says nothing."""
     if subject.live is None:
         return ()
@@ -196,7 +206,7 @@ def spec_changes(subject: Subject) -> tuple[FieldChange, ...]:
     return differences(live, {"spec": part(subject.manifest, "spec")})
 
 
-def paused(subject: Subject) -> tuple[str, ...]:
+def paused(subject: PlanSubject) -> tuple[str, ...]:
     """What to say of a custom resource that the operator leaves alone."""
     if not is_paused(subject.manifest):
         return ()
@@ -210,25 +220,25 @@ def dated(manifest: Object) -> Object:
     return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": "9"}}
 
 
-def changes_of(trials: Iterable[Trial], pruning: Pruning) -> tuple[ObjectChange, ...]:
+def changes_of(trials: Iterable[DryRun], pruning: PrunePlan) -> tuple[ObjectChange, ...]:
     """What would become of all objects; those that only get our marks are left out."""
-    found = [ObjectChange(Act.DELETE, each.ref) for each in pruning.members]
-    found += [ObjectChange(Act.RELEASE, each.ref) for each in pruning.released]
+    found = [ObjectChange(PlannedAction.DELETE, each.ref) for each in pruning.members]
+    found += [ObjectChange(PlannedAction.RELEASE, each.ref) for each in pruning.released]
     for each in trials:
         if each.failure is not None:
             continue
         fields = differences(each.before, each.after) if each.before is not None else ()
-        note = TAKEN_OVER if each.step.verdict == Verdict.ADOPT else ""
+        note = TAKEN_OVER if each.step.verdict == StepAction.ADOPT else ""
         if each.is_recreated:
-            found.append(ObjectChange(Act.RECREATE, each.ref, note=note))
+            found.append(ObjectChange(PlannedAction.RECREATE, each.ref, note=note))
         elif each.before is None:
-            found.append(ObjectChange(Act.CREATE, each.ref, note=note))
+            found.append(ObjectChange(PlannedAction.CREATE, each.ref, note=note))
         elif fields or note:
-            found.append(ObjectChange(Act.CHANGE, each.ref, fields, note))
+            found.append(ObjectChange(PlannedAction.CHANGE, each.ref, fields, note))
     return ordered(found)
 
 
-def new_images(trials: Sequence[Trial], kept: Iterable[Step]) -> tuple[str, ...]:
+def new_images(trials: Sequence[DryRun], kept: Iterable[ApplyStep]) -> tuple[str, ...]:
     """Images that no object of the installation has there yet."""
     present = images(each.desired.manifest for each in kept)
     before = images(each.before for each in trials if each.before is not None)
@@ -236,20 +246,22 @@ def new_images(trials: Sequence[Trial], kept: Iterable[Step]) -> tuple[str, ...]
     return tuple(sorted(after - before - present))
 
 
-def hindrances(seen: Prospect, trials: Iterable[Trial]) -> list[Failure]:
+def hindrances(seen: PlanPreview, trials: Iterable[DryRun]) -> list[ObjectFailure]:
     """All that the operator could not do, as far as one can know."""
     found = [*seen.desired.rejected, *seen.unseen]
     for step in seen.plan.stopped:
         assert step.observed is not None
-        if step.verdict == Verdict.REFUSE:
-            found.append(Failure(step.desired.ref, Why.OTHER_SET, other_set(step.observed)))
+        if step.verdict == StepAction.REFUSE:
+            found.append(
+                ObjectFailure(step.desired.ref, FailureKind.OTHER_SET, other_set(step.observed))
+            )
         else:
             text = "it is being deleted; it is made anew when it is gone"
-            found.append(Failure(step.desired.ref, Why.CONFLICT, text))
+            found.append(ObjectFailure(step.desired.ref, FailureKind.CONFLICT, text))
     return [*found, *(each.failure for each in trials if each.failure is not None)]
 
 
-def told(failure: Failure) -> tuple[str, Ref]:
+def failure_text(failure: ObjectFailure) -> tuple[str, Ref]:
     """A failure in words: of a missing right, what to grant."""
     if not failure.denials:
         return failure.message, failure.ref
@@ -270,10 +282,10 @@ def detour(installed: str, wanted: str, versions: Sequence[str]) -> str:
     return "; go one minor version at a time"
 
 
-def seal_of(subject: Subject, seen: Prospect) -> Seal:
+def seal_of(subject: PlanSubject, seen: PlanPreview) -> PlanBasis:
     """The world that a plan is made for."""
     wanted = sorted((str(ref), each.digest) for ref, each in seen.desired.objects.items())
-    return Seal(
+    return PlanBasis(
         custom_resource=resource_stamp(subject.live),
         desired=hashlib.sha256(encode(wanted)).hexdigest()[:32],
         objects={name_of(ref): stamp(each) for ref, each in sorted(seen.seen.items())},
@@ -293,7 +305,7 @@ def name_of(ref: Ref) -> str:
     return f"{ref.group_kind} {ref.key}"
 
 
-def stamp(observed: Observed) -> str:
+def stamp(observed: ObservedObject) -> str:
     """What tells whether somebody wrote an object; its status does not count."""
     entries = [
         {**entry, "apiVersion": ""} for entry in observed.managed if not entry.get("subresource")

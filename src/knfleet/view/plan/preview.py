@@ -14,20 +14,20 @@ from knfleet.api.knative.resources import Knative
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import Failure, Outcome
-from knfleet.apply.desired import NO_OWNERS, DesiredSet, Owners
+from knfleet.apply.change_set import ObjectFailure, Outcome
+from knfleet.apply.desired import NO_OWNERS, DesiredSet, OwnerReferences
 from knfleet.apply.engine import Engine
-from knfleet.apply.manifest_parts import part
-from knfleet.apply.observe.metadata import Observed
-from knfleet.apply.plan.prune import Member, Pruning, losses, prune
-from knfleet.apply.plan.steps import Plan
+from knfleet.apply.manifest_fields import part
+from knfleet.apply.observe.metadata import ObservedObject
+from knfleet.apply.plan.prune import PrunePlan, SetMember, losses, prune
+from knfleet.apply.plan.steps import ApplyPlan
 from knfleet.apply.refs import Ref
 from knfleet.clusters.anchor import Anchors
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.operator.desired_objects import Renderer, Rendering
+from knfleet.operator.desired_objects import Renderer, RenderResult
 from knfleet.operator.eventing import EVENTING
-from knfleet.operator.kinds import Kind, profile_of, uid_of, was_installed
+from knfleet.operator.kinds import KnativeKind, profile_of, uid_of, was_installed
 from knfleet.operator.serving import SERVING
 from knfleet.operator.targets.spoke_targets import root_of
 from knfleet.operator.targets.targets import inventory_key
@@ -37,10 +37,10 @@ from knfleet.render.pipeline import Need
 KINDS = {kind.resource.kind: kind for kind in (SERVING, EVENTING)}
 
 
-class Subject(Struct, frozen=True):
+class PlanSubject(Struct, frozen=True):
     """A custom resource as it is to be, and as it is on the hub."""
 
-    kind: Kind
+    kind: KnativeKind
     manifest: Object
     """As it is to be, with the metadata and status that it has."""
     live: Object | None = None
@@ -57,34 +57,34 @@ class Subject(Struct, frozen=True):
         return decode(self.manifest, self.kind.type)
 
 
-class Prospect(Struct, frozen=True):
+class PlanPreview(Struct, frozen=True):
     """What is wanted on a target, what is there, and what must be done."""
 
-    rendering: Rendering
+    rendering: RenderResult
     desired: DesiredSet
-    seen: dict[Ref, Observed]
+    seen: dict[Ref, ObservedObject]
     """Every object that was looked at: wanted ones, and those that are to go."""
-    plan: Plan
-    pruning: Pruning
-    unseen: tuple[Failure, ...] = ()
+    plan: ApplyPlan
+    pruning: PrunePlan
+    unseen: tuple[ObjectFailure, ...] = ()
     """What we were not let look at."""
     lost: tuple[Ref, ...] = ()
     """The workloads that would be deleted, if those are most of them."""
 
 
-class Place:
+class PlanTarget:
     """A target that nothing is remembered of."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.rendering: Rendering | None = None
+        self.rendering: RenderResult | None = None
 
     def generation_of(self, need: Need) -> int | None:
         """Nobody knows."""
         return None
 
 
-async def rendered(client: Client, subject: Subject, renderer: Renderer) -> Rendering:
+async def rendered(client: Client, subject: PlanSubject, renderer: Renderer) -> RenderResult:
     """The objects that a custom resource asks for, if it may become what it asks for.
 
     Raises `ReleaseError` (`NotEligible` among them), `RenderError` or `DecodeError`.
@@ -92,44 +92,44 @@ async def rendered(client: Client, subject: Subject, renderer: Renderer) -> Rend
     cr = subject.cr
     wanted = renderer.releases.target(cr)
     check_migration(subject.installed, wanted, kind=subject.kind.resource.kind)
-    return await renderer.render(cr, Place(client))
+    return await renderer.render(cr, PlanTarget(client))
 
 
 async def prospect(
-    client: Client, subject: Subject, renderer: Renderer, *, hub_uid: str
-) -> Prospect:
+    client: Client, subject: PlanSubject, renderer: Renderer, *, hub_uid: str
+) -> PlanPreview:
     """Look at a target with the eyes of the operator; raises also `AnchorError` and `KubeError`."""
     rendering = await rendered(client, subject, renderer)
     engine = await engine_for(client, subject, hub_uid)
     desired = await engine.desired(rendering.objects)
-    seen, plan = await engine.look(desired.objects.values())
+    seen, plan = await engine.observe(desired.objects.values())
     members, hidden = await members_of(engine, subject, desired)
     pruning = prune(members, desired.refs, engine.applyset)
     every = seen.objects | {each.ref: each.observed for each in members}
-    failures = [each for each in hidden if isinstance(each, Failure)]
+    failures = [each for each in hidden if isinstance(each, ObjectFailure)]
     unseen = (*seen.failures, *failures)
     lost = tuple(losses(members, pruning))
-    return Prospect(rendering, desired, every, plan, pruning, unseen, lost)
+    return PlanPreview(rendering, desired, every, plan, pruning, unseen, lost)
 
 
-async def engine_for(client: Client, subject: Subject, hub_uid: str) -> Engine:
+async def engine_for(client: Client, subject: PlanSubject, hub_uid: str) -> Engine:
     """The engine of the operator, for its eyes alone."""
     manifest = subject.manifest
     if profile_of(manifest) is None:
-        owners = Owners(subject.live) if subject.live is not None else NO_OWNERS
+        owners = OwnerReferences(subject.live) if subject.live is not None else NO_OWNERS
         return Engine(client, ApplySet(CONFIG_MAPS, inventory_key(manifest)), owners=owners)
     root = root_of(manifest, hub_uid)
     anchor = await Anchors(client).find(root)
     owners = NO_OWNERS
     if anchor is not None:
         with suppress(NotFound):
-            owners = Owners(anchor, await client.get(NAMESPACES, root.owner.namespace))
+            owners = OwnerReferences(anchor, await client.get(NAMESPACES, root.owner.namespace))
     return Engine(client, ApplySet(CONFIG_MAPS, root.key), owners=owners)
 
 
 async def members_of(
-    engine: Engine, subject: Subject, desired: DesiredSet
-) -> tuple[list[Member], list[Outcome]]:
+    engine: Engine, subject: PlanSubject, desired: DesiredSet
+) -> tuple[list[SetMember], list[Outcome]]:
     """All objects that belong to the installation now."""
     parent = engine.parents.parent or await engine.parents.read()
     if parent.is_marked:

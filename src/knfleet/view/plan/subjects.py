@@ -5,13 +5,13 @@ from collections.abc import Iterable
 
 from knfleet.api.meta import Key, Object
 from knfleet.apply.act.refusals import reason_of
-from knfleet.apply.change_set import Why
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.change_set import FailureKind
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from knfleet.operator.kinds import Kind
+from knfleet.operator.kinds import KnativeKind
 from knfleet.view.name_lookup import KINDS as KIND_WORDS
-from knfleet.view.plan.preview import KINDS, Subject
+from knfleet.view.plan.preview import KINDS, PlanSubject
 from knfleet.view.suggestions import meant
 
 OWN_SECTIONS = ("labels", "annotations")
@@ -25,7 +25,7 @@ class SubjectError(Exception):
     """It is not clear which custom resource is meant, or there is none; says what to do."""
 
 
-async def of_file(hub: Client, manifests: Iterable[Object], source: str) -> list[Subject]:
+async def of_file(hub: Client, manifests: Iterable[Object], source: str) -> list[PlanSubject]:
     """The custom resources in a file; other objects are passed over."""
     found: list[Object] = []
     for manifest in manifests:
@@ -42,7 +42,7 @@ async def of_file(hub: Client, manifests: Iterable[Object], source: str) -> list
     return list(await asyncio.gather(*(of_manifest(hub, each) for each in found)))
 
 
-async def of_manifest(hub: Client, manifest: Object) -> Subject:
+async def of_manifest(hub: Client, manifest: Object) -> PlanSubject:
     """A custom resource as somebody wrote it, beside the one that there is."""
     kind = KINDS[manifest["kind"]]
     meta = {"namespace": hub.namespace, **manifest["metadata"]}
@@ -50,10 +50,10 @@ async def of_manifest(hub: Client, manifest: Object) -> Subject:
     try:
         live = await hub.get(kind.resource, meta["name"], meta["namespace"])
     except NotFound as error:
-        if reason_of(error) == Why.UNKNOWN_KIND:
+        if reason_of(error) == FailureKind.UNKNOWN_KIND:
             raise SubjectError(NOT_SERVED.format(kind=kind.resource.kind)) from error
-        return Subject(kind, without_status(manifest))
-    return Subject(kind, as_of(live, manifest), live)
+        return PlanSubject(kind, without_status(manifest))
+    return PlanSubject(kind, as_of(live, manifest), live)
 
 
 def without_status(manifest: Object) -> Object:
@@ -71,7 +71,7 @@ def as_of(live: Object, wanted: Object) -> Object:
     return {**live, "metadata": meta, "spec": wanted.get("spec") or {}}
 
 
-def guarded_patch_of(subject: Subject) -> list[Object]:
+def guarded_patch_of(subject: PlanSubject) -> list[Object]:
     """The JSON patch that makes a custom resource so, unless somebody changed it meanwhile."""
     meta = part(subject.live or {}, "metadata")
     tests = [
@@ -81,7 +81,7 @@ def guarded_patch_of(subject: Subject) -> list[Object]:
     return [*tests, *patch_of(subject)]
 
 
-def patch_of(subject: Subject) -> list[Object]:
+def patch_of(subject: PlanSubject) -> list[Object]:
     """The JSON patch that makes a custom resource so."""
     live, wanted = subject.live, subject.manifest
     assert live is not None
@@ -100,7 +100,7 @@ def patch_of(subject: Subject) -> list[Object]:
     return [*steps, {"op": "add", "path": "/spec", "value": part(wanted, "spec")}]
 
 
-def written(subject: Subject) -> Object:
+def written(subject: PlanSubject) -> Object:
     """A custom resource as a person would write it: what is wanted, and nothing of the server."""
     meta = subject.manifest["metadata"]
     names = ("name", "namespace", *OWN_SECTIONS)
@@ -113,33 +113,33 @@ def written(subject: Subject) -> Object:
     }
 
 
-def with_version(subject: Subject, version: str) -> Subject:
+def with_version(subject: PlanSubject, version: str) -> PlanSubject:
     """The same custom resource, which asks for another version."""
     spec = {**part(subject.manifest, "spec"), "version": version}
-    return Subject(subject.kind, {**subject.manifest, "spec": spec}, subject.live)
+    return PlanSubject(subject.kind, {**subject.manifest, "spec": spec}, subject.live)
 
 
-async def every(hub: Client, namespace: str = "") -> list[Subject]:
+async def every(hub: Client, namespace: str = "") -> list[PlanSubject]:
     """All custom resources of a hub, or of one namespace, as they are."""
     lists = await asyncio.gather(*(of_kind(hub, kind, namespace) for kind in KINDS.values()))
     return sorted((each for part_ in lists for each in part_), key=order)
 
 
-async def of_kind(hub: Client, kind: Kind, namespace: str) -> list[Subject]:
+async def of_kind(hub: Client, kind: KnativeKind, namespace: str) -> list[PlanSubject]:
     """All custom resources of one kind; none where the hub does not know it."""
     try:
         listing = await hub.list(kind.resource, namespace)
     except NotFound:
         return []
-    return [Subject(kind, each, each) for each in listing.items]
+    return [PlanSubject(kind, each, each) for each in listing.items]
 
 
-def order(subject: Subject) -> tuple[Key, str]:
+def order(subject: PlanSubject) -> tuple[Key, str]:
     """By namespace and name."""
     return Key.of(subject.manifest), subject.kind.resource.kind
 
 
-async def by_name(hub: Client, name: str, namespace: str = "") -> Subject:
+async def by_name(hub: Client, name: str, namespace: str = "") -> PlanSubject:
     """The one custom resource that a name means; raises `SubjectError`."""
     known = await every(hub, namespace)
     chosen = choose(known, name)
@@ -159,12 +159,12 @@ async def by_name(hub: Client, name: str, namespace: str = "") -> Subject:
     )
 
 
-def choose(known: Iterable[Subject], name: str) -> list[Subject]:
+def choose(known: Iterable[PlanSubject], name: str) -> list[PlanSubject]:
     """Those that a name may mean: NAME, NAMESPACE/NAME, KIND/NAME, or all three."""
     return [each for each in known if name in names_of(each, name)]
 
 
-def names_of(subject: Subject, name: str) -> set[str]:
+def names_of(subject: PlanSubject, name: str) -> set[str]:
     """All that a custom resource may be called; its kind in the spelling that is looked for."""
     key = Key.of(subject.manifest)
     names = {key.name, str(key)}
@@ -174,6 +174,6 @@ def names_of(subject: Subject, name: str) -> set[str]:
     return names
 
 
-def title(subject: Subject) -> str:
+def title(subject: PlanSubject) -> str:
     """A custom resource in words."""
     return f"{subject.kind.resource.kind} {Key.of(subject.manifest)}"

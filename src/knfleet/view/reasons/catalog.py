@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from knfleet.view.fleet_model import InstallRow
 from knfleet.view.reasons.cluster_reasons import CLUSTER
 from knfleet.view.reasons.event_reasons import EVENTS
-from knfleet.view.reasons.explanation import Explanation, Step
+from knfleet.view.reasons.explanation import Explanation, ExplanationStep
 from knfleet.view.reasons.hub_reasons import HUB
 from knfleet.view.reasons.install_reasons import INSTALL, REFUSED
 from knfleet.view.reasons.target_reasons import TARGET
@@ -74,7 +74,7 @@ def filled(text: Explanation, names: Mapping[str, str]) -> Explanation:
     def fill(words: str) -> str:
         return PLACEHOLDER.sub(lambda found: names.get(found[0], found[0]), words)
 
-    steps = tuple(Step(each.text, fill(each.command)) for each in text.find)
+    steps = tuple(ExplanationStep(each.text, fill(each.command)) for each in text.find)
     return replace(text, find=steps, fix=fill(text.fix))
 
 

@@ -8,7 +8,7 @@ the context of the cluster itself.
 from msgspec import Struct
 
 
-class Step(Struct, frozen=True):
+class ExplanationStep(Struct, frozen=True):
     """One thing to look at, and the command that shows it."""
 
     text: str
@@ -19,16 +19,16 @@ class Explanation(Struct, frozen=True, rename="camel"):
     """What a reason means, and what to do about it."""
 
     meaning: str
-    find: tuple[Step, ...] = ()
+    find: tuple[ExplanationStep, ...] = ()
     """How to find the cause, the likeliest first; empty where there is nothing to find."""
     fix: str = "Nothing needs to be done."
     written_on: tuple[str, ...] = ()
     """Kinds, with the condition type or `Event`."""
 
 
-def step(text: str, command: str = "") -> Step:
+def step(text: str, command: str = "") -> ExplanationStep:
     """One thing to look at."""
-    return Step(text, command)
+    return ExplanationStep(text, command)
 
 
 BOTH = "KnativeServing, KnativeEventing"

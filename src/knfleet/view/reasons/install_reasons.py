@@ -1,6 +1,6 @@
 """How an installation stands: conditions of custom resources, and the failures in their words."""
 
-from knfleet.apply.change_set import Why
+from knfleet.apply.change_set import FailureKind
 from knfleet.view.reasons.explanation import (
     BOTH,
     CONDITIONS,
@@ -111,7 +111,7 @@ INSTALL: dict[str, Explanation] = {
 }
 
 REFUSED: dict[str, Explanation] = {
-    Why.FORBIDDEN: Explanation(
+    FailureKind.FORBIDDEN: Explanation(
         "The operator's credential on the target lacks a right; the message lists verbs, kinds and"
         " namespaces.",
         (
@@ -124,7 +124,7 @@ REFUSED: dict[str, Explanation] = {
         " prints the roles that an operator needs.",
         IN_WORDS,
     ),
-    Why.ESCALATION: Explanation(
+    FailureKind.ESCALATION: Explanation(
         "A role of the release grants rights that the operator does not have itself, and Kubernetes"
         " forbids to hand out what one does not have.",
         (CONDITIONS,),
@@ -132,7 +132,7 @@ REFUSED: dict[str, Explanation] = {
         " on roles and clusterroles (cluster-admin has them).",
         IN_WORDS,
     ),
-    Why.QUOTA: Explanation(
+    FailureKind.QUOTA: Explanation(
         "A ResourceQuota on the target does not allow one object more.",
         (
             step(
@@ -143,7 +143,7 @@ REFUSED: dict[str, Explanation] = {
         "Raise the quota, or ask for less by spec.workloads and spec.high-availability.",
         IN_WORDS,
     ),
-    Why.TERMINATING: Explanation(
+    FailureKind.TERMINATING: Explanation(
         "The namespace on the target is being deleted, and takes no new objects.",
         (
             step(
@@ -155,14 +155,14 @@ REFUSED: dict[str, Explanation] = {
         " finalizers or the API service that hold it.",
         IN_WORDS,
     ),
-    Why.NO_NAMESPACE: Explanation(
+    FailureKind.NO_NAMESPACE: Explanation(
         "An object belongs to a namespace that does not exist on the target.",
         (CONDITIONS,),
         "Create the namespace that the message names, or correct the manifests of spec.manifests"
         " and spec.additionalManifests that ask for it.",
         IN_WORDS,
     ),
-    Why.DENIED: Explanation(
+    FailureKind.DENIED: Explanation(
         "An admission policy or a validating webhook of the target says no; the message has its"
         " words.",
         (
@@ -176,7 +176,7 @@ REFUSED: dict[str, Explanation] = {
         " policies look at), or exempt Knative's namespaces from it.",
         IN_WORDS,
     ),
-    Why.WEBHOOK: Explanation(
+    FailureKind.WEBHOOK: Explanation(
         "A webhook of the target must be asked and does not answer; often it is Knative's own,"
         " whose pods are not ready yet.",
         (
@@ -190,7 +190,7 @@ REFUSED: dict[str, Explanation] = {
         " the webhook configuration that names it.",
         IN_WORDS,
     ),
-    Why.IMMUTABLE: Explanation(
+    FailureKind.IMMUTABLE: Explanation(
         "A field was changed that Kubernetes does not let anybody change on an object that exists,"
         " such as a selector.",
         (CONDITIONS,),
@@ -198,14 +198,14 @@ REFUSED: dict[str, Explanation] = {
         " value. Jobs are replaced without a person.",
         IN_WORDS,
     ),
-    Why.INVALID: Explanation(
+    FailureKind.INVALID: Explanation(
         "The target does not accept an object as it is: a field has a wrong type or value.",
         (CONDITIONS,),
         "Usually a setting of the custom resource ends up there: correct the field that the message"
         " names. With spec.manifests, correct the manifest.",
         IN_WORDS,
     ),
-    Why.UNKNOWN_KIND: Explanation(
+    FailureKind.UNKNOWN_KIND: Explanation(
         "The target does not know a kind of the release: the CRDs of something that must be there"
         " first are missing, for instance Istio or cert-manager.",
         (
@@ -218,7 +218,7 @@ REFUSED: dict[str, Explanation] = {
         " spec.ingress.kourier.enabled: true. It goes on by itself when the kind appears.",
         IN_WORDS,
     ),
-    Why.NOT_ESTABLISHED: Explanation(
+    FailureKind.NOT_ESTABLISHED: Explanation(
         "A CRD was applied, and the target's API server does not serve it yet.",
         (
             step("How the CRDs stand:", "kubectl --context SPOKE get crds -o wide"),
@@ -228,7 +228,7 @@ REFUSED: dict[str, Explanation] = {
         " its names are taken by another CRD.",
         IN_WORDS,
     ),
-    Why.OTHER_SET: Explanation(
+    FailureKind.OTHER_SET: Explanation(
         "An object belongs to another installation: its label applyset.kubernetes.io/part-of names"
         " another set.",
         (CONDITIONS,),
@@ -236,21 +236,21 @@ REFUSED: dict[str, Explanation] = {
         " remove the label from the object, and it is taken over.",
         IN_WORDS,
     ),
-    Why.CONFLICT: Explanation(
+    FailureKind.CONFLICT: Explanation(
         "Somebody else changed the object in the same moment.",
         (),
         "It is tried again by itself. When it stays, another controller writes the same object all"
         " the time; Events with the reason Fight name it.",
         IN_WORDS,
     ),
-    Why.UNANSWERED: Explanation(
+    FailureKind.UNANSWERED: Explanation(
         "The target did not answer in time while objects were applied.",
         (STATUS,),
         "It is tried again by itself. When the target is lost, TargetClusterResolved says so within"
         " 15 s.",
         IN_WORDS,
     ),
-    Why.OTHER: Explanation(
+    FailureKind.OTHER: Explanation(
         "The target answered with an error that has no name of its own here; the message has its"
         " words.",
         (CONDITIONS, OPERATOR_LOG),

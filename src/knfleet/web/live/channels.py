@@ -10,8 +10,8 @@ from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 
 from knfleet.runtime.logs import log
-from knfleet.web.live.feed import Feed
-from knfleet.web.pages.page import Page, difference, event, whole
+from knfleet.web.live.feed import HubFeed
+from knfleet.web.pages.page import WebPage, difference, event, whole
 from knfleet.web.pages.views import Build
 
 KEPT = 16
@@ -26,7 +26,7 @@ GONE = b"event: gone\ndata: {}\n\n"
 class Channel:
     """One page, for all who look at it."""
 
-    def __init__(self, build: Build, page: Page) -> None:
+    def __init__(self, build: Build, page: WebPage) -> None:
         self.build = build
         self.page = page
         self.version = 0
@@ -42,14 +42,14 @@ class Channel:
         page = self.build()
         if page is None:
             self.is_gone = True
-            self.tell(GONE)
+            self.send(GONE)
             return
         patch = difference(self.page, page)
         self.page = page
         if patch is not None:
-            self.tell(event(patch))
+            self.send(event(patch))
 
-    def tell(self, text: bytes) -> None:
+    def send(self, text: bytes) -> None:
         """Tell all who look."""
         self.version += 1
         self.kept.append(text)
@@ -81,10 +81,10 @@ class Channel:
         self.changed.set()
 
 
-class Live:
+class LiveChannels:
     """All channels."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: HubFeed) -> None:
         self.feed = feed
         self.channels: dict[Hashable, Channel] = {}
         self.viewers = 0

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from knfleet.web.live.channels import Channel, Live
+from knfleet.web.live.channels import Channel, LiveChannels
 
 BEAT_SECONDS = 15.0
 """So often a silent stream says that it is alive."""
@@ -21,7 +21,7 @@ MayGoOn = Callable[[], Awaitable[bool]]
 async def stream(
     request: web.Request,
     channel: Channel,
-    live: Live,
+    live: LiveChannels,
     *,
     may_go_on: MayGoOn,
     every_seconds: float,

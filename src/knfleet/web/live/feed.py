@@ -15,12 +15,12 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
-from knfleet.view.fleet_model import Fleet
+from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.web.server.authorization import EVERYTHING, KINDS, Sight
+from knfleet.web.server.authorization import EVERYTHING, KINDS, VisibleObjects
 
 SOONEST_SECONDS = 0.1
 LATEST_SECONDS = 0.7
@@ -34,7 +34,7 @@ TROUBLE_SECONDS = 2.0
 REMEMBERED = 32
 
 
-class Feed:
+class HubFeed:
     """What is on the hub, and when it changed."""
 
     def __init__(self, *, clock: Clock = LOOP_CLOCK) -> None:
@@ -45,7 +45,7 @@ class Feed:
         """What showing the last change took, in seconds of CPU."""
         self.alarm: Timer | None = None
         self.changed = asyncio.Event()
-        self.fleets: dict[Sight, Fleet] = {}
+        self.fleets: dict[VisibleObjects, FleetView] = {}
         self.told: list[str] = []
         """The troubles that the fleets tell of."""
         self.computed = 0
@@ -54,10 +54,10 @@ class Feed:
     def follow(self, informer: Informer) -> None:
         """Show what an informer knows."""
         self.informers[informer.resource].append(informer)
-        informer.on_change(self.take)
+        informer.on_change(self.mark_changed)
         self.burst()
 
-    def take(self, _change: Change) -> None:
+    def mark_changed(self, _change: StoreChange) -> None:
         """Something changed on the hub."""
         self.burst()
 
@@ -65,9 +65,9 @@ class Feed:
         """Let pages look soon, once for all that changes until then."""
         if self.alarm is None:
             pause = min(max(SOONEST_SECONDS, IDLE_SHARE * self.spent), LATEST_SECONDS)
-            self.alarm = self.clock.call_at(self.clock.time() + pause, self.tell)
+            self.alarm = self.clock.call_at(self.clock.time() + pause, self.notify)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Let pages look now."""
         self.alarm = None
         self.spent = 0.0
@@ -91,33 +91,33 @@ class Feed:
         finally:
             self.spent += time.thread_time() - begun
 
-    def fleet(self, sight: Sight = EVERYTHING) -> Fleet:
+    def fleet(self, visible: VisibleObjects = EVERYTHING) -> FleetView:
         """The fleet as somebody sees it, put together once for each revision."""
-        if (troubles := self.troubles()) != self.told:
+        if (troubles := self.problems()) != self.told:
             self.told = troubles
             self.fleets.clear()
-        found = self.fleets.get(sight)
+        found = self.fleets.get(visible)
         if found is None:
             if len(self.fleets) >= REMEMBERED:
                 self.fleets.clear()
             objects = HubObjects(
-                clusters=self.seen(CLUSTERS, sight),
-                profiles=self.seen(PROFILES, sight),
-                servings=self.seen(SERVINGS, sight),
-                eventings=self.seen(EVENTINGS, sight),
-                warnings=(*self.told, *sight.notes()),
+                clusters=self.visible(CLUSTERS, visible),
+                profiles=self.visible(PROFILES, visible),
+                servings=self.visible(SERVINGS, visible),
+                eventings=self.visible(EVENTINGS, visible),
+                warnings=(*self.told, *visible.notes()),
             )
-            found = self.fleets[sight] = fleet_of(objects, datetime.now(UTC))
+            found = self.fleets[visible] = fleet_of(objects, datetime.now(UTC))
             self.computed += 1
         return found
 
-    def seen(self, kind: Resource, sight: Sight) -> list[Object]:
+    def visible(self, kind: Resource, visible: VisibleObjects) -> list[Object]:
         """The objects of a kind that somebody sees."""
         return [
             each
             for informer in self.informers[kind]
             for each in informer.items()
-            if sight.sees(kind, each["metadata"].get("namespace", ""))
+            if visible.sees(kind, each["metadata"].get("namespace", ""))
         ]
 
     def find(self, resource: Resource, key: Key) -> Object | None:
@@ -136,29 +136,29 @@ class Feed:
             for kind, informers in self.informers.items()
         }
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Why some of the fleet may not be shown, or not as it is now; a sentence each."""
         return [
             trouble
             for kind, informers in self.informers.items()
-            for trouble in sorted(troubles_of(kind, informers) - {""})
+            for trouble in sorted(informer_problems(kind, informers) - {""})
         ]
 
     async def run(self) -> None:
         """Let pages look when something begins or ceases to be wrong, of which nobody tells."""
         while True:
             await asyncio.sleep(TROUBLE_SECONDS)
-            if self.troubles() != self.told:
+            if self.problems() != self.told:
                 self.burst()
 
     async def ready(self) -> None:
         """Wait a moment for what is not known yet."""
         pending = [each for every in self.informers.values() for each in every]
-        waits = [self.settled(each) for each in pending if not each.synced.is_set()]
+        waits = [self.wait_for_sync(each) for each in pending if not each.synced.is_set()]
         if waits:
             await asyncio.gather(*waits)
 
-    async def settled(self, informer: Informer) -> None:
+    async def wait_for_sync(self, informer: Informer) -> None:
         """Wait until an informer has listed, or cannot."""
         deadline = self.clock.time() + FIRST_SECONDS
         while not informer.synced.is_set() and informer.failing is None:
@@ -179,14 +179,14 @@ class Feed:
             self.alarm = None
 
 
-def troubles_of(kind: Resource, informers: list[Informer]) -> set[str]:
+def informer_problems(kind: Resource, informers: list[Informer]) -> set[str]:
     """What is wrong with the watches of a kind."""
     if not informers:
         return {f"The hub is starting, and does not watch {kind} yet."}
-    return {trouble_of(kind, each) for each in informers}
+    return {informer_problem(kind, each) for each in informers}
 
 
-def trouble_of(kind: Resource, informer: Informer) -> str:
+def informer_problem(kind: Resource, informer: Informer) -> str:
     """What is wrong with a watch, in a sentence; empty when nothing is."""
     failing: KubeError | None = informer.failing
     if failing is None:
@@ -194,6 +194,6 @@ def trouble_of(kind: Resource, informer: Informer) -> str:
     if isinstance(failing, NotFound):
         return f"The hub does not serve {kind}; its CustomResourceDefinition is not installed."
     if isinstance(failing, Forbidden):
-        place = f" in {informer.selection.namespace}" if informer.selection.namespace else ""
-        return f"The dashboard may not list {kind}{place}, so none are shown."
+        route = f" in {informer.selection.namespace}" if informer.selection.namespace else ""
+        return f"The dashboard may not list {kind}{route}, so none are shown."
     return f"What is shown of {kind} may be old: {failing}."

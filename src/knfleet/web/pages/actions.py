@@ -11,13 +11,13 @@ from msgspec import Struct
 from knfleet.api.core import EVENTS
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, KubeError
 from knfleet.operator.kinds import PAUSED, TRIGGER
-from knfleet.runtime.events.series import EventLog, Happening, Regarding, Series, event_name
+from knfleet.runtime.events.series import EventLog, EventRecord, EventSeries, Regarding, event_name
 from knfleet.runtime.logs import log
-from knfleet.web.pages.versions import next_steps
+from knfleet.web.pages.version_matrix import next_steps
 
 COMPONENT = "knfleet-web"
 REASONS = {
@@ -28,11 +28,11 @@ REASONS = {
 }
 
 
-class NotDone(Exception):
+class ActionFailed(Exception):
     """Why something was not done, in a sentence for the one who wanted it."""
 
 
-class Wish(Struct, frozen=True):
+class ActionRequest(Struct, frozen=True):
     """What somebody wants done to a custom resource."""
 
     action: str
@@ -40,7 +40,7 @@ class Wish(Struct, frozen=True):
     version: str = ""
 
 
-class Clients(Struct, frozen=True):
+class ActionClients(Struct, frozen=True):
     """Who writes what."""
 
     hub: Client
@@ -49,8 +49,8 @@ class Clients(Struct, frozen=True):
     """The one who wants it, who does it."""
 
 
-def patch_for(wish: Wish, manifest: Object, known: Sequence[str], now: datetime) -> Object:
-    """The change that a wish means; raises `NotDone` when it makes no sense now."""
+def patch_for(wish: ActionRequest, manifest: Object, known: Sequence[str], now: datetime) -> Object:
+    """The change that a wish means; raises `ActionFailed` when it makes no sense now."""
     annotations: dict[str, dict[str, str | None]] = {
         "retry": {TRIGGER: timestamp(now)},
         "pause": {PAUSED: "true"},
@@ -62,13 +62,15 @@ def patch_for(wish: Wish, manifest: Object, known: Sequence[str], now: datetime)
     allowed = next_steps(installed, known, manifest["kind"])
     if wish.version not in allowed:
         there = ", ".join(allowed) or "none"
-        raise NotDone(f"{wish.version or 'nothing'} is not a next step from {installed}: {there}.")
+        raise ActionFailed(
+            f"{wish.version or 'nothing'} is not a next step from {installed}: {there}."
+        )
     # On the very state that was looked at: what others wrote meanwhile is not written over.
     seen = {"resourceVersion": manifest["metadata"]["resourceVersion"]}
     return {"metadata": seen, "spec": {"version": wish.version}}
 
 
-def sentence(wish: Wish, manifest: Object) -> str:
+def sentence(wish: ActionRequest, manifest: Object) -> str:
     """What is noted."""
     if wish.action == "upgrade":
         before = part(manifest, "status").get("version") or "nothing"
@@ -82,29 +84,34 @@ def sentence(wish: Wish, manifest: Object) -> str:
     return f"{wish.user} asked for {what} in the dashboard"
 
 
-async def note(hub: Client, wish: Wish, manifest: Object, *, problem: str = "") -> None:
+async def note(hub: Client, wish: ActionRequest, manifest: Object, *, problem: str = "") -> None:
     """Write an Event that names the user; raises `KubeError` when that fails."""
     now = datetime.now(UTC)
     regarding = Regarding.of(manifest)
     kind = "Warning" if problem else "Normal"
     message = sentence(wish, manifest) + (f", which failed: {problem}" if problem else "")
-    happening = Happening(regarding, kind, REASONS[wish.action], message)
+    happening = EventRecord(regarding, kind, REASONS[wish.action], message)
     key = Key(regarding.key.namespace, event_name(regarding.key.name, now, 0))
     event = EventLog(COMPONENT).manifest(
-        happening, message, Series(key, 1, timestamp(now)), timestamp(now)
+        happening, message, EventSeries(key, 1, timestamp(now)), timestamp(now)
     )
     await hub.create(EVENTS, event, key.namespace)
 
 
 async def act(
-    wish: Wish, manifest: Object, resource: Resource, *, patch: Object, clients: Clients
+    wish: ActionRequest,
+    manifest: Object,
+    resource: Resource,
+    *,
+    patch: Object,
+    clients: ActionClients,
 ) -> None:
-    """Note a wish and do it, with the user's rights; raises `NotDone`."""
+    """Note a wish and do it, with the user's rights; raises `ActionFailed`."""
     hub = clients.hub
     try:
         await note(hub, wish, manifest)
     except KubeError as error:
-        raise NotDone(
+        raise ActionFailed(
             f"Nothing was done, since it cannot be noted as an Event: {error}."
         ) from error
     try:
@@ -112,14 +119,16 @@ async def act(
     except KubeError as error:
         await note_failure(hub, wish, manifest, error)
         if isinstance(error, Forbidden):
-            raise NotDone(f"You may not patch {resource} there: {error.message}.") from error
+            raise ActionFailed(f"You may not patch {resource} there: {error.message}.") from error
         if isinstance(error, Conflict):
-            raise NotDone("Somebody changed it meanwhile; look at it again first.") from error
-        raise NotDone(f"It failed: {error}.") from error
+            raise ActionFailed("Somebody changed it meanwhile; look at it again first.") from error
+        raise ActionFailed(f"It failed: {error}.") from error
     log.info("done in the dashboard", action=wish.action, user=wish.user, key=str(Key.of(manifest)))
 
 
-async def note_failure(hub: Client, wish: Wish, manifest: Object, error: KubeError) -> None:
+async def note_failure(
+    hub: Client, wish: ActionRequest, manifest: Object, error: KubeError
+) -> None:
     """Note that a wish was not granted."""
     try:
         await note(hub, wish, manifest, problem=str(error))

@@ -14,20 +14,20 @@ from msgspec import Struct
 from knfleet.api.core import EVENTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError
 from knfleet.operator.kinds import profile_of, uid_of
 from knfleet.release.releases import Releases
 from knfleet.view.chain import Chain, chain_of, opened
-from knfleet.view.fleet_model import ClusterRow, Fleet
+from knfleet.view.fleet_model import ClusterRow, FleetView
 from knfleet.view.target_access import target_of
-from knfleet.web.live.feed import Feed
+from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages.history import happenings
-from knfleet.web.pages.versions import Known, known_in, next_steps
-from knfleet.web.pages.views import About
+from knfleet.web.pages.version_matrix import Known, known_in, next_steps
+from knfleet.web.pages.views import InstallDetail
 from knfleet.web.server.authorization import may
-from knfleet.web.server.sessions import Session
+from knfleet.web.server.sessions import WebSession
 
 OBJECTS = "objects"
 """The virtual subresource whose `get` lets people see what is installed on a target."""
@@ -35,19 +35,19 @@ LOOK_SECONDS = 4.0
 """How long a page waits for a target."""
 
 
-class Sources(Struct, frozen=True):
+class DetailSources(Struct, frozen=True):
     """Where everything comes from."""
 
     hub: Client
     """The process's own client."""
-    feed: Feed
+    feed: HubFeed
     providers: ProviderFile | None = None
     known: Known | None = None
     """Releases that can be installed, by kind; without them those count that the fleet has."""
     releases: Releases | None = None
     """The release files, if there are any at hand."""
 
-    def installable(self, fleet: Fleet) -> Known:
+    def installable(self, fleet: FleetView) -> Known:
         """Releases that can be installed; without release files, those that a fleet has."""
         return known_in(fleet) if self.known is None else self.known
 
@@ -58,10 +58,12 @@ class Sources(Struct, frozen=True):
             yield client
 
 
-class Looking:
+class DetailView:
     """Keeps what is known of one installation, for one viewer."""
 
-    def __init__(self, sources: Sources, session: Session, resource: Resource, key: Key) -> None:
+    def __init__(
+        self, sources: DetailSources, session: WebSession, resource: Resource, key: Key
+    ) -> None:
         self.sources = sources
         self.session = session
         self.resource = resource
@@ -79,11 +81,11 @@ class Looking:
     @property
     def manifest(self) -> Object | None:
         """The custom resource, if its viewer sees it."""
-        if not self.session.sight.sees(self.resource, self.key.namespace):
+        if not self.session.visible.sees(self.resource, self.key.namespace):
             return None
         return self.sources.feed.find(self.resource, self.key)
 
-    def about(self) -> About | None:
+    def about(self) -> InstallDetail | None:
         """All that is known now; None when there is no such installation for this viewer."""
         manifest = self.manifest
         if manifest is None:
@@ -93,10 +95,10 @@ class Looking:
             self.wake.set()
         steps = ()
         if chain.install.installed and not chain.install.deleting:
-            fleet = self.sources.feed.fleet(self.session.sight)
+            fleet = self.sources.feed.fleet(self.session.visible)
             known = self.sources.installable(fleet).get(self.resource.kind, ())
             steps = tuple(next_steps(chain.install.installed, known, self.resource.kind))
-        return About(
+        return InstallDetail(
             manifest,
             chain,
             tuple(happenings(self.events)),
@@ -116,10 +118,10 @@ class Looking:
         profile = profile_of(manifest)
         if profile is None:
             return None
-        clusters = self.sources.feed.fleet(self.session.sight).clusters
+        clusters = self.sources.feed.fleet(self.session.visible).clusters
         return next((each for each in clusters if str(profile) in each.profiles), None)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read everything once, for a page that is being loaded."""
         manifest = self.manifest
         if manifest is None:
@@ -167,10 +169,10 @@ class Looking:
 
     async def may_go_on(self) -> bool:
         """Whether the viewer has the same rights as when this was last asked."""
-        client, place, before = self.session.client, self.key.namespace, self.rights
+        client, route, before = self.session.client, self.key.namespace, self.rights
         self.rights = await asyncio.gather(
-            may(client, "list", EVENTS, place),
-            may(client, "get", self.resource, place, subresource=OBJECTS),
+            may(client, "list", EVENTS, route),
+            may(client, "get", self.resource, route, subresource=OBJECTS),
         )
         return before in (None, self.rights)
 
@@ -178,8 +180,8 @@ class Looking:
         """Why the viewer may not see what is on the target; empty when they may."""
         if self.session.is_owner:
             return ""
-        client, place = self.session.client, self.key.namespace
-        if await may(client, "get", self.resource, place, subresource=OBJECTS):
+        client, route = self.session.client, self.key.namespace
+        if await may(client, "get", self.resource, route, subresource=OBJECTS):
             return ""
         return f"To see what is on the target takes the right to get {self.resource}/{OBJECTS}."
 
@@ -202,7 +204,7 @@ class Looking:
             trim=without_managed_fields,
         )
 
-        def take(_change: Change) -> None:
+        def take(_change: StoreChange) -> None:
             self.events, self.events_note = informer.items(), ""
             self.sources.feed.burst()
 

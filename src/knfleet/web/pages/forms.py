@@ -7,18 +7,18 @@ from aiohttp import web
 from knfleet.api.meta import Key
 from knfleet.web.pages import actions
 from knfleet.web.pages.detail import with_kind
-from knfleet.web.pages.page import Page
+from knfleet.web.pages.page import WebPage
 from knfleet.web.pages.routes import KINDS
 from knfleet.web.pages.site import NOT_THERE, SESSION, Site
 from knfleet.web.server import request_checks
-from knfleet.web.server.login import Door, LoginFailed
-from knfleet.web.server.sessions import Session
+from knfleet.web.server.login import LoginFailed, LoginService
+from knfleet.web.server.sessions import WebSession
 
 
-class Desk:
+class FormHandlers:
     """Login, logout and actions."""
 
-    def __init__(self, site: Site, door: Door) -> None:
+    def __init__(self, site: Site, door: LoginService) -> None:
         self.site = site
         self.door = door
         self.settings = site.settings
@@ -43,11 +43,11 @@ class Desk:
         prefix = "__Host-" if self.settings.has_tls else ""
         return f"{prefix}knfleet-{self.port}"
 
-    def session(self, request: web.Request) -> Session | None:
+    def session(self, request: web.Request) -> WebSession | None:
         """Who asks."""
         return self.sessions.find(request.cookies.get(self.cookie, ""))
 
-    def remember(self, response: web.Response, session: Session) -> None:
+    def remember(self, response: web.Response, session: WebSession) -> None:
         """Give the browser what it shows from now on."""
         response.set_cookie(
             self.cookie,
@@ -64,7 +64,7 @@ class Desk:
 
     def login_page(self, request: web.Request, problem: str) -> web.Response:
         """The page that asks for a token."""
-        page = Page("Log in", "login.html", facts={"problem": problem})
+        page = WebPage("Log in", "login.html", facts={"problem": problem})
         return self.site.answer(request, page, 401 if problem else 200)
 
     async def login(self, request: web.Request) -> web.Response:
@@ -86,7 +86,7 @@ class Desk:
         except LoginFailed as error:
             raise web.HTTPUnauthorized(text=str(error)) from error
         # A page and no redirect: a strict cookie is not sent along a redirect from elsewhere.
-        response = self.site.answer(request, Page("Welcome", "enter.html"))
+        response = self.site.answer(request, WebPage("Welcome", "enter.html"))
         self.remember(response, session)
         return response
 
@@ -98,7 +98,7 @@ class Desk:
         response.del_cookie(self.cookie, path="/")
         return response
 
-    async def checked(self, request: web.Request) -> tuple[Session, dict[str, str]]:
+    async def checked(self, request: web.Request) -> tuple[WebSession, dict[str, str]]:
         """Who sends a form, and what is in it, if it is one of ours."""
         request_checks.check_origin(request)
         session = request[SESSION]
@@ -115,20 +115,20 @@ class Desk:
         if resource is None or action not in actions.REASONS:
             raise web.HTTPNotFound(text=NOT_THERE)
         key = Key(request.match_info["namespace"], request.match_info["name"])
-        await self.site.look(session)
+        await self.site.refresh_rights(session)
         manifest = self.site.feed.find(resource, key)
-        if manifest is None or not session.sight.sees(resource, key.namespace):
+        if manifest is None or not session.visible.sees(resource, key.namespace):
             raise web.HTTPNotFound(text=NOT_THERE)
         manifest = with_kind(manifest, resource)
-        wish = actions.Wish(action, session.user, form.get("version", ""))
-        clients = actions.Clients(self.door.hub, session.client)
-        fleet = self.site.feed.fleet(session.sight)
+        wish = actions.ActionRequest(action, session.user, form.get("version", ""))
+        clients = actions.ActionClients(self.door.hub, session.client)
+        fleet = self.site.feed.fleet(session.visible)
         known = self.site.sources.installable(fleet).get(resource.kind, ())
         try:
             patch = actions.patch_for(wish, manifest, known, datetime.now(UTC))
             await actions.act(wish, manifest, resource, patch=patch, clients=clients)
             session.said = f"Done: {actions.sentence(wish, manifest)}."
-        except actions.NotDone as error:
+        except actions.ActionFailed as error:
             session.doubt()
             session.said = str(error)
         return web.Response(status=303, headers={"Location": request.path.rpartition("/")[0]})

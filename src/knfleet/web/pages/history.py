@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 REPAIRS = frozenset({"Adopted", "Fight", "Pruned", "RepairFailed", "Repaired", "TakenByForce"})
 """Reasons of what was changed on the target because others had changed it, or left it there."""
 MOST = 100
 
 
-class Happened(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """One Event."""
 
     when: str
@@ -28,13 +28,13 @@ class Happened(Struct, frozen=True):
         return self.reason in REPAIRS
 
 
-def happenings(events: Iterable[Object]) -> list[Happened]:
+def happenings(events: Iterable[Object]) -> list[HistoryEntry]:
     """Events as values, newest first."""
     found = [happened(each) for each in events]
     return sorted(found, key=lambda each: each.when, reverse=True)[:MOST]
 
 
-def happened(event: Object) -> Happened:
+def happened(event: Object) -> HistoryEntry:
     """One Event as a value; those of the older and the newer kind look alike then."""
     series, source = part(event, "series"), part(event, "source")
     times = (
@@ -45,7 +45,7 @@ def happened(event: Object) -> Happened:
     )
     when = next((str(time) for time in times if time), "")
     count = series.get("count") or event.get("count") or 1
-    return Happened(
+    return HistoryEntry(
         f"{when[:19]}Z" if when else "",
         str(event.get("type") or "Normal"),
         str(event.get("reason") or ""),

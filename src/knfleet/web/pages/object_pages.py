@@ -17,22 +17,22 @@ from knfleet.api.meta import Object
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.view.differences import FieldChange
 from knfleet.view.fleet_model import InstallRow
-from knfleet.view.installation_objects import ObjectRow, Standing, diff_of, objects_of
+from knfleet.view.installation_objects import ObjectRow, ObjectState, diff_of, objects_of
 from knfleet.view.plan.planner import PLANNED_ERRORS
-from knfleet.web.pages.detail import Looking, with_kind
-from knfleet.web.pages.page import Page
-from knfleet.web.pages.routes import place_of
+from knfleet.web.pages.detail import DetailView, with_kind
+from knfleet.web.pages.page import WebPage
+from knfleet.web.pages.routes import route_of
 from knfleet.web.pages.site import NOT_THERE, SESSION, Site
 
 AT_ONCE = 3
 LOOK_SECONDS = 45.0
 STANDS = {
-    Standing.REFUSED: "bad",
-    Standing.MISSING: "bad",
-    Standing.DIFFERS: "busy",
-    Standing.NOT_READY: "busy",
-    Standing.LEFT_OVER: "unknown",
-    Standing.AS_DESIRED: "ok",
+    ObjectState.REFUSED: "bad",
+    ObjectState.MISSING: "bad",
+    ObjectState.DIFFERS: "busy",
+    ObjectState.NOT_READY: "busy",
+    ObjectState.LEFT_OVER: "unknown",
+    ObjectState.AS_DESIRED: "ok",
 }
 NO_RELEASES = (
     "The dashboard has no release files, so that it cannot tell what is desired;"
@@ -41,7 +41,7 @@ NO_RELEASES = (
 Looked = tuple[tuple[ObjectRow, ...], str]
 
 
-class Change(Struct, frozen=True):
+class FieldDifference(Struct, frozen=True):
     """A field that differs, as text."""
 
     field: str
@@ -50,7 +50,7 @@ class Change(Struct, frozen=True):
     is_secret: bool = False
 
 
-class Objects:
+class ObjectPages:
     """Pages of objects."""
 
     def __init__(self, site: Site) -> None:
@@ -66,17 +66,17 @@ class Objects:
         """All objects of an installation, and the differences of one if it is asked for."""
         session = request[SESSION]
         path = request.raw_path.partition("?")[0].removesuffix("/objects")
-        place = place_of(path, {})
-        if place is None:
+        route = route_of(path, {})
+        if route is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         await self.site.feed.ready()
-        await self.site.look(session)
-        looking = Looking(self.sources, session, *place.installation())
-        about = looking.about()
+        await self.site.refresh_rights(session)
+        detail = DetailView(self.sources, session, *route.installation())
+        about = detail.about()
         if about is None:
             raise web.HTTPNotFound(text=NOT_THERE)
-        manifest = with_kind(about.manifest, looking.resource)
-        problem = await looking.not_allowed()
+        manifest = with_kind(about.manifest, detail.resource)
+        problem = await detail.not_allowed()
         rows, problem = ((), problem) if problem else await self.rows(manifest)
         chosen = parsed(request.query.get("object", ""))
         changes, note = ((), "")
@@ -85,7 +85,7 @@ class Objects:
         facts = facts_of(about.chain.install, rows, problem)
         facts |= {"chosen": chosen, "changes": changes, "note": note}
         title = f"Objects of {about.chain.install.name}"
-        return self.site.answer(request, Page(title, "objects.html", facts=facts))
+        return self.site.answer(request, WebPage(title, "objects.html", facts=facts))
 
     async def rows(self, manifest: Object) -> Looked:
         """All objects, or why they cannot be told."""
@@ -106,7 +106,7 @@ class Objects:
             return (), str(error)
         return found, ""
 
-    async def changes(self, manifest: Object, ref: Ref) -> tuple[tuple[Change, ...], str]:
+    async def changes(self, manifest: Object, ref: Ref) -> tuple[tuple[FieldDifference, ...], str]:
         """What the operator would change on an object, or why that cannot be told."""
         assert self.sources.releases is not None
         try:
@@ -127,7 +127,7 @@ class Objects:
 
 def facts_of(row: InstallRow, rows: tuple[ObjectRow, ...], problem: str) -> dict[str, Any]:
     """What the template draws."""
-    counts = {standing: sum(each.standing == standing for each in rows) for standing in Standing}
+    counts = {standing: sum(each.standing == standing for each in rows) for standing in ObjectState}
     return {
         "row": row,
         "rows": [(each, STANDS[each.standing], written(each.ref)) for each in rows],
@@ -151,9 +151,11 @@ def parsed(text: str) -> Ref | None:
     return Ref(kind.group, kind.kind, parts[1], parts[2])
 
 
-def change_of(change: FieldChange) -> Change:
+def change_of(change: FieldChange) -> FieldDifference:
     """A changed field as text."""
-    return Change(change.field, shown(change.before), shown(change.after), change.is_secret)
+    return FieldDifference(
+        change.field, shown(change.before), shown(change.after), change.is_secret
+    )
 
 
 def shown(value: Any) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 
-class Page(Struct, frozen=True):
+class WebPage(Struct, frozen=True):
     """What one page shows."""
 
     title: str
@@ -33,7 +33,7 @@ class Page(Struct, frozen=True):
         return [self.blocks[each] for each in self.lists[name]]
 
 
-class Patch(Struct, frozen=True, omit_defaults=True):
+class PagePatch(Struct, frozen=True, omit_defaults=True):
     """What makes a page in a browser current."""
 
     rev: str
@@ -41,20 +41,20 @@ class Patch(Struct, frozen=True, omit_defaults=True):
     lists: dict[str, tuple[str, ...]] = {}
 
 
-def difference(old: Page, new: Page) -> Patch | None:
+def difference(old: WebPage, new: WebPage) -> PagePatch | None:
     """What changed from one state of a page to the next; None when nothing did."""
     blocks = {id_: html for id_, html in new.blocks.items() if old.blocks.get(id_) != html}
     lists = {id_: order for id_, order in new.lists.items() if old.lists.get(id_) != order}
     if not blocks and not lists:
         return None
-    return Patch(new.digest(), blocks, lists)
+    return PagePatch(new.digest(), blocks, lists)
 
 
-def whole(page: Page) -> Patch:
+def whole(page: WebPage) -> PagePatch:
     """All of a page."""
-    return Patch(page.digest(), page.blocks, page.lists)
+    return PagePatch(page.digest(), page.blocks, page.lists)
 
 
-def event(patch: Patch) -> bytes:
+def event(patch: PagePatch) -> bytes:
     """A patch as a server-sent event."""
     return b"event: patch\ndata: " + msgspec.json.encode(patch) + b"\n\n"

@@ -22,7 +22,7 @@ LONGEST = 200
 MOST_PAGES = 1000
 
 
-class Place(Struct, frozen=True):
+class Route(Struct, frozen=True):
     """One page, and what is asked of it."""
 
     name: Name
@@ -42,7 +42,7 @@ class Place(Struct, frozen=True):
         return KINDS[kind], Key(namespace, name)
 
 
-def place_of(path: str, query: Mapping[str, str]) -> Place | None:
+def route_of(path: str, query: Mapping[str, str]) -> Route | None:
     """The page of an address; None when there is none."""
     for name, pattern in PATTERNS:
         found = pattern.fullmatch(path)
@@ -53,7 +53,7 @@ def place_of(path: str, query: Mapping[str, str]) -> Place | None:
             return None
         number = query.get("page", "1")
         page = int(number) if number.isdecimal() and len(number) < 5 else 1
-        return Place(
+        return Route(
             name, parts, query.get("q", "").strip()[:LONGEST], min(max(page, 1), MOST_PAGES)
         )
     return None

@@ -8,21 +8,21 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 
 from knfleet.kube.errors import KubeError, Unauthorized
-from knfleet.web.live.channels import Live
+from knfleet.web.live.channels import LiveChannels
 from knfleet.web.live.event_stream import stream
-from knfleet.web.live.feed import Feed
+from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages import templates, views
-from knfleet.web.pages.detail import Looking, Sources
-from knfleet.web.pages.page import Page
-from knfleet.web.pages.routes import Place, place_of
-from knfleet.web.pages.views import Build, Forms
-from knfleet.web.server.authorization import Sight, sight_of
-from knfleet.web.server.sessions import STREAMS, Session, Sessions
+from knfleet.web.pages.detail import DetailSources, DetailView
+from knfleet.web.pages.page import WebPage
+from knfleet.web.pages.routes import Route, route_of
+from knfleet.web.pages.views import Build, FormContext
+from knfleet.web.server.authorization import VisibleObjects, visible_objects
+from knfleet.web.server.sessions import STREAMS, WebSession, WebSessions
 from knfleet.web.server.settings import WebSettings
 
 LONGEST_SECONDS = 60.0
 """How long a stream goes on without an answer to what its viewer may see."""
-SESSION = web.RequestKey("session", Session)
+SESSION = web.RequestKey("session", WebSession)
 KEPT = "public, max-age=31536000, immutable"
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 NOT_THERE = "There is no such thing on this hub, or you may not see it."
@@ -31,14 +31,16 @@ NOT_THERE = "There is no such thing on this hub, or you may not see it."
 class Site:
     """Pages and streams."""
 
-    def __init__(self, sources: Sources, sessions: Sessions, settings: WebSettings) -> None:
+    def __init__(
+        self, sources: DetailSources, sessions: WebSessions, settings: WebSettings
+    ) -> None:
         self.sources = sources
         self.sessions = sessions
         self.settings = settings
-        self.live = Live(sources.feed)
+        self.live = LiveChannels(sources.feed)
 
     @property
-    def feed(self) -> Feed:
+    def feed(self) -> HubFeed:
         """What is on the hub."""
         return self.sources.feed
 
@@ -56,20 +58,20 @@ class Site:
     async def page(self, request: web.Request) -> web.Response:
         """One page, as it is now."""
         session = request[SESSION]
-        place = place_of(request.raw_path.partition("?")[0], request.query)
-        if place is None:
+        route = route_of(request.raw_path.partition("?")[0], request.query)
+        if route is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         await self.feed.ready()
-        await self.look(session)
-        looking = self.looking(place, session)
-        if looking is not None:
-            await looking.look()
-        page = self.build(place, session, looking)()
+        await self.refresh_rights(session)
+        detail = self.detail_view(route, session)
+        if detail is not None:
+            await detail.refresh()
+        page = self.build(route, session, detail)()
         if page is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         return self.answer(request, page)
 
-    def answer(self, request: web.Request, page: Page, status: int = 200) -> web.Response:
+    def answer(self, request: web.Request, page: WebPage, status: int = 200) -> web.Response:
         """A page as HTML."""
         session = request.get(SESSION)
         text = templates.draw(
@@ -85,78 +87,80 @@ class Site:
         response.enable_compression()
         return response
 
-    async def look(self, session: Session) -> None:
+    async def refresh_rights(self, session: WebSession) -> None:
         """See to it that it is known what somebody may see."""
         if session.is_owner or self.age(session) < self.settings.rights_seconds:
             return
         try:
-            session.sight = await sight_of(session.client, self.feed.namespaces())
+            session.visible = await visible_objects(session.client, self.feed.namespaces())
         except Unauthorized:
             await self.sessions.close(session)
             raise web.HTTPUnauthorized(text="Your token is not valid any more.") from None
         session.seen_at = self.sessions.clock()
 
-    def age(self, session: Session) -> float:
+    def age(self, session: WebSession) -> float:
         """For how long it has been known what somebody may see."""
         return self.sessions.clock() - session.seen_at
 
-    def looking(self, place: Place, session: Session) -> Looking | None:
+    def detail_view(self, route: Route, session: WebSession) -> DetailView | None:
         """What must be known beside the fleet, for pages about one installation."""
-        if place.name != "install":
+        if route.name != "install":
             return None
-        return Looking(self.sources, session, *place.installation())
+        return DetailView(self.sources, session, *route.installation())
 
-    def build(self, place: Place, session: Session, looking: Looking | None) -> Build:
+    def build(self, route: Route, session: WebSession, detail: DetailView | None) -> Build:
         """How a page is drawn, now and again."""
-        if looking is not None:
-            forms = Forms(session.csrf if self.settings.actions else "")
-            return partial(self.install, looking, forms)
+        if detail is not None:
+            forms = FormContext(session.csrf if self.settings.actions else "")
+            return partial(self.install, detail, forms)
         # By value: viewers who see the same share the page, and one of them may see more later.
-        return partial(self.shared, place, session.sight)
+        return partial(self.shared, route, session.visible)
 
-    def install(self, looking: Looking, forms: Forms) -> Page | None:
+    def install(self, detail: DetailView, forms: FormContext) -> WebPage | None:
         """The page of an installation."""
-        about = looking.about()
+        about = detail.about()
         return None if about is None else views.install(about, forms)
 
-    def shared(self, place: Place, sight: Sight) -> Page | None:
+    def shared(self, route: Route, visible: VisibleObjects) -> WebPage | None:
         """A page that is the same for all who see the same."""
-        fleet = self.feed.fleet(sight)
-        if place.name == "overview":
-            return views.overview(fleet, place)
-        if place.name == "versions":
-            return views.versions(fleet, place, self.sources.installable(fleet))
-        return views.cluster(fleet, place)
+        fleet = self.feed.fleet(visible)
+        if route.name == "overview":
+            return views.overview(fleet, route)
+        if route.name == "versions":
+            return views.versions(fleet, route, self.sources.installable(fleet))
+        return views.cluster(fleet, route)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """What changes on an open page."""
         session = request[SESSION]
         at = urlsplit(request.query.get("at", "/"))
-        place = place_of(at.path, dict(parse_qsl(at.query)))
-        if place is None:
+        route = route_of(at.path, dict(parse_qsl(at.query)))
+        if route is None:
             raise web.HTTPNotFound(text=NOT_THERE)
         if self.live.is_full or session.streams >= STREAMS:
             raise web.HTTPServiceUnavailable(text="Too many pages are open; close some.")
-        await self.look(session)
-        looking = self.looking(place, session)
-        if looking is not None:
-            await looking.look()
+        await self.refresh_rights(session)
+        detail = self.detail_view(route, session)
+        if detail is not None:
+            await detail.refresh()
             if not session.is_owner:
-                await looking.may_go_on()
-        key = (place, session.sight) if looking is None else looking
-        with self.live.channel(key, self.build(place, session, looking)) as channel:
+                await detail.may_go_on()
+        key = (route, session.visible) if detail is None else detail
+        with self.live.channel(key, self.build(route, session, detail)) as channel:
             if channel is None:
                 raise web.HTTPNotFound(text=NOT_THERE)
-            going_on = partial(self.may_go_on, session, session.sight, looking)
+            going_on = partial(self.may_go_on, session, session.visible, detail)
             every = self.settings.rights_seconds
             sending = stream(request, channel, self.live, may_go_on=going_on, every_seconds=every)
             session.streams += 1
             try:
-                return await (sending if looking is None else beside(looking, sending))
+                return await (sending if detail is None else beside(detail, sending))
             finally:
                 session.streams -= 1
 
-    async def may_go_on(self, session: Session, sight: Sight, looking: Looking | None) -> bool:
+    async def may_go_on(
+        self, session: WebSession, visible: VisibleObjects, detail: DetailView | None
+    ) -> bool:
         """Whether a stream still shows what its viewer may see."""
         if not self.sessions.is_open(session):
             return False
@@ -165,8 +169,8 @@ class Site:
             self.sessions.find(session.id)
             return True
         try:
-            await self.look(session)
-            return session.sight == sight and (looking is None or await looking.may_go_on())
+            await self.refresh_rights(session)
+            return session.visible == visible and (detail is None or await detail.may_go_on())
         except web.HTTPUnauthorized:
             return False
         except KubeError:
@@ -174,11 +178,11 @@ class Site:
 
 
 async def beside(
-    looking: Looking, sending: Coroutine[None, None, web.StreamResponse]
+    detail: DetailView, sending: Coroutine[None, None, web.StreamResponse]
 ) -> web.StreamResponse:
     """Keep an installation current while its page is open."""
     async with asyncio.TaskGroup() as group:
-        following = group.create_task(looking.follow())
+        following = group.create_task(detail.follow())
         try:
             return await sending
         finally:

@@ -7,20 +7,20 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.view.chain import Chain
-from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
+from knfleet.view.fleet_model import ClusterRow, FleetView, InstallRow
 from knfleet.web.pages import templates
-from knfleet.web.pages.history import Happened
-from knfleet.web.pages.page import Page
-from knfleet.web.pages.routes import Place, finds
+from knfleet.web.pages.history import HistoryEntry
+from knfleet.web.pages.page import WebPage
+from knfleet.web.pages.routes import Route, finds
 from knfleet.web.pages.templates import block, cluster_tile, install_id, install_line, tile_id
-from knfleet.web.pages.versions import KINDS, Known, Line, matrix
+from knfleet.web.pages.version_matrix import KINDS, Known, VersionRow, matrix
 
 ROWS = 100
 """So many installations on one page; broken ones come first."""
 TILES = 300
 
 
-class Numbers(Struct, frozen=True):
+class FleetCounts(Struct, frozen=True):
     """How many of each state there are."""
 
     clusters: int
@@ -29,12 +29,12 @@ class Numbers(Struct, frozen=True):
     states: dict[str, int]
 
 
-class About(Struct, frozen=True):
+class InstallDetail(Struct, frozen=True):
     """What is known of one installation beside the fleet."""
 
     manifest: Object
     chain: Chain
-    events: tuple[Happened, ...] = ()
+    events: tuple[HistoryEntry, ...] = ()
     events_note: str = ""
     """Why there are no Events, if they could not be read."""
     target_note: str = ""
@@ -42,21 +42,21 @@ class About(Struct, frozen=True):
     steps: tuple[str, ...] = ()
 
 
-def overview(fleet: Fleet, place: Place) -> Page:
+def overview(fleet: FleetView, route: Route) -> WebPage:
     """The fleet on one page."""
-    installs = [each for each in fleet.installs if is_found(each, place.words)]
+    installs = [each for each in fleet.installs if is_found(each, route.words)]
     broken = broken_on(fleet)
-    clusters = [each for each in fleet.clusters if is_cluster_found(each, place.words)]
+    clusters = [each for each in fleet.clusters if is_cluster_found(each, route.words)]
     clusters.sort(key=lambda each: each.name not in broken and each.stand != "bad")
     pages = max(1, -(-len(installs) // ROWS))
-    number = min(place.number, pages)
+    number = min(route.number, pages)
     shown = installs[(number - 1) * ROWS : number * ROWS]
     tiles = clusters[:TILES]
     blocks = {
         "counts": block("counts", numbers(fleet)),
         "notes": block("notes", fleet.warnings),
-        "found": block("found", place, len(clusters), len(installs), len(clusters) - len(tiles)),
-        "pages": block("pages", place.search, number, pages),
+        "found": block("found", route, len(clusters), len(installs), len(clusters) - len(tiles)),
+        "pages": block("pages", route.search, number, pages),
         **{tile_id(each): cluster_tile(each, broken.get(each.name, "")) for each in tiles},
         **{install_id(each): install_line(each) for each in shown},
     }
@@ -64,10 +64,10 @@ def overview(fleet: Fleet, place: Place) -> Page:
         "tiles": tuple(tile_id(each) for each in tiles),
         "installs": tuple(install_id(each) for each in shown),
     }
-    return Page("Fleet", "overview.html", blocks, lists, {"search": place.search})
+    return WebPage("Fleet", "overview.html", blocks, lists, {"search": route.search})
 
 
-def broken_on(fleet: Fleet) -> dict[str, str]:
+def broken_on(fleet: FleetView) -> dict[str, str]:
     """Which components are broken, in words, by cluster."""
     found: dict[str, list[str]] = {}
     for each in fleet.installs:
@@ -76,11 +76,11 @@ def broken_on(fleet: Fleet) -> dict[str, str]:
     return {name: ", ".join(sorted(set(kinds))) for name, kinds in found.items()}
 
 
-def numbers(fleet: Fleet) -> Numbers:
+def numbers(fleet: FleetView) -> FleetCounts:
     """How many there are of everything."""
     bad = sum(each.stand == "bad" for each in fleet.clusters)
     states = Counter(each.stand for each in fleet.installs)
-    return Numbers(len(fleet.clusters), len(fleet.installs), bad, dict(states))
+    return FleetCounts(len(fleet.clusters), len(fleet.installs), bad, dict(states))
 
 
 def is_found(row: InstallRow, words: list[str]) -> bool:
@@ -111,9 +111,9 @@ def is_cluster_found(row: ClusterRow, words: list[str]) -> bool:
     )
 
 
-def versions(fleet: Fleet, place: Place, known: Known) -> Page:
+def versions(fleet: FleetView, route: Route, known: Known) -> WebPage:
     """Clusters by components, with what each may become next."""
-    lines = [each for each in matrix(fleet, known) if is_line_found(each, place.words)]
+    lines = [each for each in matrix(fleet, known) if is_line_found(each, route.words)]
     shown = lines[:TILES]
     blocks = {
         "notes": block("notes", fleet.warnings),
@@ -122,19 +122,19 @@ def versions(fleet: Fleet, place: Place, known: Known) -> Page:
         **{f"v:{each.name}": block("line", each) for each in shown},
     }
     lists = {"matrix": tuple(f"v:{each.name}" for each in shown)}
-    return Page("Versions", "versions.html", blocks, lists, {"search": place.search})
+    return WebPage("Versions", "versions.html", blocks, lists, {"search": route.search})
 
 
-def is_line_found(line: Line, words: list[str]) -> bool:
+def is_line_found(line: VersionRow, words: list[str]) -> bool:
     """Whether a line of the matrix is what is searched for."""
     cells = [*line.serving, *line.eventing]
     texts = [f"{each.install.installed} {each.install.wanted}" for each in cells]
     return finds(words, line.name, *texts)
 
 
-def cluster(fleet: Fleet, place: Place) -> Page | None:
+def cluster(fleet: FleetView, route: Route) -> WebPage | None:
     """One cluster and what is installed on it; None when nobody knows it."""
-    (name,) = place.parts
+    (name,) = route.parts
     row = next((each for each in fleet.clusters if each.name == name), None)
     if row is None:
         return None
@@ -145,10 +145,10 @@ def cluster(fleet: Fleet, place: Place) -> Page | None:
         **{install_id(each): install_line(each) for each in installs},
     }
     lists = {"installs": tuple(map(install_id, installs))}
-    return Page(name, "cluster.html", blocks, lists, {"name": name})
+    return WebPage(name, "cluster.html", blocks, lists, {"name": name})
 
 
-def install(about: About, forms: "Forms") -> Page:
+def install(about: InstallDetail, forms: "FormContext") -> WebPage:
     """One installation: its chain, its conditions, and what happened to it."""
     row = about.chain.install
     others = [each for each in about.events if not each.is_repair]
@@ -164,17 +164,17 @@ def install(about: About, forms: "Forms") -> Page:
         "actions": block("actions", row, forms, about.steps) if forms.csrf else "",
     }
     title = f"{templates.component(row.kind)} {row.namespace}/{row.name}"
-    return Page(title, "install.html", blocks, {}, {"row": row, "has_actions": bool(forms.csrf)})
+    return WebPage(title, "install.html", blocks, {}, {"row": row, "has_actions": bool(forms.csrf)})
 
 
-class Forms(Struct, frozen=True):
+class FormContext(Struct, frozen=True):
     """What forms need; without a token there are none."""
 
     csrf: str = ""
 
     def __repr__(self) -> str:
-        return "Forms()"
+        return "FormContext()"
 
 
-Build = Callable[[], Page | None]
+Build = Callable[[], WebPage | None]
 """Draws a page as it is now; None when what it is about is gone."""

@@ -25,7 +25,7 @@ MOST_NAMESPACES = 300
 """In so many namespaces at most it is asked what somebody may see."""
 
 
-class Sight(Struct, frozen=True):
+class VisibleObjects(Struct, frozen=True):
     """Which objects somebody may see."""
 
     everywhere: frozenset[Resource] = frozenset()
@@ -54,10 +54,12 @@ class Sight(Struct, frozen=True):
         return f"{missing}, nor in one that has any; none are shown."
 
 
-EVERYTHING = Sight(frozenset(KINDS))
+EVERYTHING = VisibleObjects(frozenset(KINDS))
 
 
-async def sight_of(client: Client, candidates: Mapping[Resource, Iterable[str]]) -> Sight:
+async def visible_objects(
+    client: Client, candidates: Mapping[Resource, Iterable[str]]
+) -> VisibleObjects:
     """What a client's user may see, of kinds in the namespaces in which there are any."""
     answers = await asyncio.gather(*(may(client, "list", kind) for kind in KINDS))
     everywhere = frozenset(kind for kind, yes in zip(KINDS, answers, strict=True) if yes)
@@ -70,8 +72,8 @@ async def sight_of(client: Client, candidates: Mapping[Resource, Iterable[str]])
     allowed = await asyncio.gather(
         *(may(client, "list", kind, namespace) for kind, namespace in places)
     )
-    inside = frozenset(place for place, yes in zip(places, allowed, strict=True) if yes)
-    return Sight(everywhere, inside)
+    inside = frozenset(pair for pair, yes in zip(places, allowed, strict=True) if yes)
+    return VisibleObjects(everywhere, inside)
 
 
 async def may(

@@ -7,28 +7,28 @@ import secrets
 from msgspec.structs import replace
 
 from knfleet.kube.auth.credentials import Credential, StaticCredential, is_token
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, Unauthorized
 from knfleet.runtime.logs import log
 from knfleet.web.server.authorization import user_of
-from knfleet.web.server.sessions import Session, Sessions
+from knfleet.web.server.sessions import WebSession, WebSessions
 
 AT_ONCE = 4
 """So many tokens are tried at the same time."""
 LONGEST = 16 * 1024
 ANONYMOUS = "system:anonymous"
-USER_OPTIONS = Options(concurrency=8, reserve=1, deadline_seconds=10, attempts=2)
+USER_OPTIONS = ClientOptions(concurrency=8, reserve=1, deadline_seconds=10, attempts=2)
 
 
 class LoginFailed(Exception):
     """Why somebody is not let in, in a sentence."""
 
 
-class Door:
+class LoginService:
     """Lets people in."""
 
-    def __init__(self, connection: Connection, hub: Client, sessions: Sessions) -> None:
+    def __init__(self, connection: Connection, hub: Client, sessions: WebSessions) -> None:
         self.connection = connection
         self.hub = hub
         self.sessions = sessions
@@ -44,13 +44,13 @@ class Door:
         except KubeError as error:
             log.info("the hub does not say who we are", error=str(error))
 
-    async def by_key(self, key: str) -> Session:
+    async def by_key(self, key: str) -> WebSession:
         """Let the owner in; raises `LoginFailed`."""
         if not hmac.compare_digest(key.encode(), self.key.encode()):
             raise LoginFailed("This is not the key of this run; open the address that was printed.")
         return await self.sessions.open(self.owner, self.hub, is_owner=True)
 
-    async def by_token(self, token: str) -> Session:
+    async def by_token(self, token: str) -> WebSession:
         """Let somebody in whose token the hub knows; raises `LoginFailed`."""
         token = token.strip()
         if not token or len(token) > LONGEST or not is_token(token):

@@ -8,18 +8,18 @@ from aiohttp import web
 
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
-from knfleet.runtime.http.connection_limits import Limits
-from knfleet.runtime.http.listener import Listener
+from knfleet.runtime.http.connection_limits import ConnectionLimits
+from knfleet.runtime.http.listener import HttpListener
 from knfleet.runtime.logs import log
 from knfleet.web.pages import templates
-from knfleet.web.pages.detail import Sources
-from knfleet.web.pages.forms import Desk
-from knfleet.web.pages.object_pages import Objects
-from knfleet.web.pages.page import Page
+from knfleet.web.pages.detail import DetailSources
+from knfleet.web.pages.forms import FormHandlers
+from knfleet.web.pages.object_pages import ObjectPages
+from knfleet.web.pages.page import WebPage
 from knfleet.web.pages.site import NOT_THERE, SESSION, Site
 from knfleet.web.server import request_checks
-from knfleet.web.server.login import Door
-from knfleet.web.server.sessions import Sessions
+from knfleet.web.server.login import LoginService
+from knfleet.web.server.sessions import WebSessions
 from knfleet.web.server.settings import WebSettings, check, not_free, tls_context
 
 CLOSE_SECONDS = 2.0
@@ -37,15 +37,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Dashboard:
     """Serves the dashboard of one hub while it runs."""
 
-    def __init__(self, connection: Connection, sources: Sources, settings: WebSettings) -> None:
+    def __init__(
+        self, connection: Connection, sources: DetailSources, settings: WebSettings
+    ) -> None:
         check(settings)
         self.settings = settings
         self.sources = sources
-        self.sessions = Sessions(settings.idle_seconds)
+        self.sessions = WebSessions(settings.idle_seconds)
         self.site = Site(sources, self.sessions, settings)
-        self.door = Door(connection, sources.hub, self.sessions)
-        self.desk = Desk(self.site, self.door)
-        self.objects = Objects(self.site)
+        self.door = LoginService(connection, sources.hub, self.sessions)
+        self.desk = FormHandlers(self.site, self.door)
+        self.objects = ObjectPages(self.site)
         self.address: tuple[str, int] | None = None
         """Where it listens, once it does."""
         self.listening = asyncio.Event()
@@ -63,7 +65,7 @@ class Dashboard:
     async def run(self) -> None:
         """Serve until cancelled."""
         await asyncio.to_thread(templates.prepare)
-        listener = Listener(self.app(), self.limits(), CLOSE_SECONDS)
+        listener = HttpListener(self.app(), self.limits(), CLOSE_SECONDS)
         try:
             tls = await self.listen(listener)
             async with asyncio.TaskGroup() as group:
@@ -78,7 +80,7 @@ class Dashboard:
             self.sources.feed.close()
             await listener.close()
 
-    async def listen(self, listener: Listener) -> ssl.SSLContext | None:
+    async def listen(self, listener: HttpListener) -> ssl.SSLContext | None:
         """Take the address; raises `SettingError` when that cannot be."""
         settings = self.settings
         tls = tls_context(settings)
@@ -91,10 +93,10 @@ class Dashboard:
         self.listening.set()
         return tls
 
-    def limits(self) -> Limits:
+    def limits(self) -> ConnectionLimits:
         """What of the server one address may take; a proxy has all visitors behind it."""
         each = CONNECTIONS if self.settings.plain else PER_ADDRESS
-        return Limits(connections=CONNECTIONS, per_address=each)
+        return ConnectionLimits(connections=CONNECTIONS, per_address=each)
 
     def app(self) -> web.Application:
         """What is served."""
@@ -136,7 +138,7 @@ class Dashboard:
         """A page that says what is wrong."""
         if request.path == "/live":
             return web.Response(status=status, text=text)
-        page = Page("Not possible", "error.html", facts={"text": text, "status": status})
+        page = WebPage("Not possible", "error.html", facts={"text": text, "status": status})
         return self.site.answer(request, page, status)
 
 

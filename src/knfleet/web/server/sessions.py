@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from knfleet.kube.client.verbs import Client
 from knfleet.runtime.logs import log
-from knfleet.web.server.authorization import EVERYTHING, Sight
+from knfleet.web.server.authorization import EVERYTHING, VisibleObjects
 
 SESSIONS = 500
 """So many at once; the one that was idle for longest makes room."""
@@ -23,7 +23,7 @@ STREAMS = 100
 SWEEP_SECONDS = 15.0
 
 
-class Session(Struct, eq=False):
+class WebSession(Struct, eq=False):
     """Somebody who is logged in."""
 
     id: str
@@ -35,7 +35,7 @@ class Session(Struct, eq=False):
     used: float
     is_owner: bool = False
     """Whether the rights are those of the process itself, whose client is not ours to close."""
-    sight: Sight = EVERYTHING
+    visible: VisibleObjects = EVERYTHING
     seen_at: float = float("-inf")
     """When the hub was last asked what the user may see."""
     said: str = ""
@@ -44,7 +44,7 @@ class Session(Struct, eq=False):
     """How many pages are open."""
 
     def __repr__(self) -> str:
-        return f"Session({self.user!r})"
+        return f"WebSession({self.user!r})"
 
     def hear(self) -> str:
         """What is to be told, once."""
@@ -60,20 +60,20 @@ class Session(Struct, eq=False):
         return hmac.compare_digest(self.csrf.encode(), csrf.encode())
 
 
-class Sessions:
+class WebSessions:
     """All that are logged in."""
 
     def __init__(self, idle_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.idle_seconds = idle_seconds
         self.clock = clock
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, WebSession] = {}
 
-    async def open(self, user: str, client: Client, *, is_owner: bool = False) -> Session:
+    async def open(self, user: str, client: Client, *, is_owner: bool = False) -> WebSession:
         """Let somebody in."""
         await self.sweep()
         while len(self.sessions) >= SESSIONS:
             await self.close(min(self.sessions.values(), key=lambda each: each.used))
-        session = Session(
+        session = WebSession(
             secrets.token_urlsafe(32),
             user,
             client,
@@ -84,7 +84,7 @@ class Sessions:
         self.sessions[session.id] = session
         return session
 
-    def find(self, id_: str) -> Session | None:
+    def find(self, id_: str) -> WebSession | None:
         """The session of an id, which counts as used."""
         session = self.sessions.get(id_)
         if session is None or not self.is_open(session):
@@ -92,12 +92,12 @@ class Sessions:
         session.used = self.clock()
         return session
 
-    def is_open(self, session: Session) -> bool:
+    def is_open(self, session: WebSession) -> bool:
         """Whether somebody is still logged in."""
         idle = self.clock() - session.used
         return session.id in self.sessions and idle < self.idle_seconds
 
-    async def close(self, session: Session) -> None:
+    async def close(self, session: WebSession) -> None:
         """End a session, and forget its token."""
         if self.sessions.pop(session.id, None) is None:
             return

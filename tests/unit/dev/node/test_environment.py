@@ -6,10 +6,14 @@ import pytest
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.containers.container_environment import Facts, NotYet, environment
+from knfleet.dev.node.containers.container_environment import (
+    ReferenceMissing,
+    RuntimeFields,
+    environment,
+)
 from tests.unit.dev.node.manifests import pod
 
-FACTS = Facts("198.19.1.1", "198.19.255.254")
+FACTS = RuntimeFields("198.19.1.1", "198.19.255.254")
 
 
 class Store(Struct, frozen=True):
@@ -90,7 +94,7 @@ def test_keys_of_config_maps_and_secrets() -> None:
 )
 def test_what_is_missing_is_named(entry: Object, message: str) -> None:
     """In the kubelet's words."""
-    with pytest.raises(NotYet, match=message):
+    with pytest.raises(ReferenceMissing, match=message):
         variables(entry)
 
 

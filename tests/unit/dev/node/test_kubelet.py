@@ -5,24 +5,30 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.meta import Key
-from knfleet.dev.node.kubelet_api import CHUNK_BYTES, LogAsk, Unanswerable, log_ask, tail_offset
+from knfleet.dev.node.kubelet_api import (
+    CHUNK_BYTES,
+    LogRequest,
+    UnsupportedRequest,
+    log_request,
+    tail_offset,
+)
 
 
 def test_a_request_for_logs_is_understood() -> None:
     """With the options that kubectl sends."""
     query = {"follow": "true", "tailLines": "5", "limitBytes": "100"}
 
-    assert log_ask("/containerLogs/shop/web-1/main", query) == LogAsk(
+    assert log_request("/containerLogs/shop/web-1/main", query) == LogRequest(
         Key("shop", "web-1"), "main", follow=True, tail_lines=5, limit_bytes=100
     )
-    assert log_ask("/containerLogs/shop/web-1/main", {"previous": "true"}).previous
+    assert log_request("/containerLogs/shop/web-1/main", {"previous": "true"}).previous
 
 
 @pytest.mark.parametrize("path", ["/exec/shop/web-1/main", "/portForward/shop/web-1", "/"])
 def test_other_requests_are_answered_with_a_sentence(path: str) -> None:
     """They are not implemented, and say so."""
-    with pytest.raises(Unanswerable, match="the dev node has no") as refusal:
-        log_ask(path, {})
+    with pytest.raises(UnsupportedRequest, match="the dev node has no") as refusal:
+        log_request(path, {})
 
     assert refusal.value.status == 501
 

@@ -6,7 +6,7 @@ import pytest
 
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.containers.own_images import is_real, repository_name
-from knfleet.dev.node.services import Kubelet, Network, Nobody, PodPort
+from knfleet.dev.node.service_network import Kubelet, Network, NoEndpoint, PodPort
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -74,7 +74,7 @@ def test_where_nobody_is_the_reason_is_told(
     """The API server's error carries it."""
     found = network(*held, clusterIPs=["None"]).find(host, port)
 
-    assert isinstance(found, Nobody)
+    assert isinstance(found, NoEndpoint)
     assert why in found.why
 
 

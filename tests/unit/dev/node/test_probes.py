@@ -3,8 +3,8 @@
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.dev.node.containers.container_probes import Probe, Tally, probe_of
-from knfleet.dev.node.pods.volumes import Unsupported
+from knfleet.dev.node.containers.container_probes import Probe, ProbeCounter, probe_of
+from knfleet.dev.node.pods.volumes import UnsupportedVolume
 
 CONTAINER: Object = {"name": "main", "ports": [{"name": "web", "containerPort": 8080}]}
 
@@ -25,13 +25,13 @@ def test_a_probe_is_aimed_at_the_pods_own_address() -> None:
 )
 def test_a_probe_that_cannot_be_performed_is_refused(manifest: Object) -> None:
     """Before the container starts."""
-    with pytest.raises(Unsupported, match='container "main"'):
+    with pytest.raises(UnsupportedVolume, match='container "main"'):
         probe_of(manifest, CONTAINER, "h")
 
 
 def test_a_probe_turns_when_its_threshold_is_met_in_a_row() -> None:
     """One good answer in between starts the count again."""
-    tally = Tally(Probe(success_threshold=1, failure_threshold=3), passing=True)
+    tally = ProbeCounter(Probe(success_threshold=1, failure_threshold=3), passing=True)
 
     turned = [tally.count(success=each) for each in (False, False, True, False, False, False)]
 

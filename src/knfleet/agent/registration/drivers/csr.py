@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
-from knfleet.agent.registration.cluster_names import Names
+from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
 from knfleet.api.meta import Object, Resource
 from knfleet.kube.auth.x509 import fingerprint
@@ -33,7 +33,7 @@ RENEWED_SPREAD = 0.05
 """A certificate is renewed when 20 to 25 % of its life are left, so that a fleet spreads out."""
 
 
-class Certificate(Struct, frozen=True):
+class ClientCertificate(Struct, frozen=True):
     """What a client certificate says."""
 
     common_name: str
@@ -46,13 +46,13 @@ class Certificate(Struct, frozen=True):
         return self.ends - (self.ends - self.begins) * left
 
 
-class Issued(Struct, frozen=True):
+class IssuedCertificate(Struct, frozen=True):
     """A request was approved and signed."""
 
     certificate: bytes
 
 
-class Refused(Struct, frozen=True):
+class RequestRefused(Struct, frozen=True):
     """A request was denied, failed, or taken away."""
 
     why: str
@@ -72,7 +72,7 @@ def key_fingerprint(key: bytes) -> str:
     return fingerprint(serialization.load_pem_private_key(key, None).public_key())
 
 
-def request_pem(key: bytes, names: Names) -> bytes:
+def request_pem(key: bytes, names: AgentNames) -> bytes:
     """A certificate request of an agent."""
     private = serialization.load_pem_private_key(key, None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)
@@ -92,7 +92,7 @@ def attribute(kind: x509.ObjectIdentifier, value: str) -> "x509.NameAttribute[st
         return x509.NameAttribute(kind, value, _validate=False)
 
 
-def request_manifest(pem: bytes, names: Names, lifetime_seconds: int = 0) -> Object:
+def request_manifest(pem: bytes, names: AgentNames, lifetime_seconds: int = 0) -> Object:
     """The object that asks the hub for a certificate."""
     spec: Object = {
         "request": base64.b64encode(pem).decode(),
@@ -112,22 +112,22 @@ def request_manifest(pem: bytes, names: Names, lifetime_seconds: int = 0) -> Obj
     }
 
 
-def outcome(request: Object | None) -> Issued | Refused | None:
+def outcome(request: Object | None) -> IssuedCertificate | RequestRefused | None:
     """What became of a request; None while nothing has."""
     if request is None:
-        return Refused("the request was deleted before it was answered")
+        return RequestRefused("the request was deleted before it was answered")
     status: Object = request.get("status") or {}
     conditions: list[Object] = status.get("conditions") or []
     for condition in conditions:
         if condition["type"] in ("Denied", "Failed"):
-            said = condition.get("message") or condition.get("reason") or "no reason was given"
-            return Refused(f"{condition['type'].lower()}: {said}")
+            reported = condition.get("message") or condition.get("reason") or "no reason was given"
+            return RequestRefused(f"{condition['type'].lower()}: {reported}")
     if certificate := status.get("certificate"):
-        return Issued(base64.b64decode(certificate))
+        return IssuedCertificate(base64.b64decode(certificate))
     return None
 
 
-def read(pem: bytes) -> Certificate | None:
+def read(pem: bytes) -> ClientCertificate | None:
     """What the first certificate of a chain says; None when it is none."""
     try:
         with warnings.catch_warnings():
@@ -137,10 +137,10 @@ def read(pem: bytes) -> Certificate | None:
     except ValueError:
         return None
     common_name = str(names[0].value) if names else ""
-    return Certificate(common_name, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
+    return ClientCertificate(common_name, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
 
 
-def valid_for(certificate: Certificate) -> str:
+def valid_for(certificate: ClientCertificate) -> str:
     """From when to when a certificate is valid, for people."""
     begins, ends = (
         each.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

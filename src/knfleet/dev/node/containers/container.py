@@ -9,13 +9,19 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.containers.container_command import CommandNotFound
-from knfleet.dev.node.containers.container_environment import NotYet
-from knfleet.dev.node.containers.container_probes import Probe, Prober, Tally
-from knfleet.dev.node.containers.container_process import Launch, Process, bound, start, turn
+from knfleet.dev.node.containers.container_environment import ReferenceMissing
+from knfleet.dev.node.containers.container_probes import Probe, ProbeCounter, Prober
+from knfleet.dev.node.containers.container_process import (
+    ContainerProcess,
+    ProcessSpec,
+    bound,
+    rotate_log,
+    start,
+)
 from knfleet.dev.node.pods.pod_folders import PodFolder
 from knfleet.dev.node.pods.pod_manifests import moment, table
 from knfleet.dev.node.pods.pod_status import ContainerReport, running, terminated, waiting
-from knfleet.dev.node.pods.volumes import Unsupported
+from knfleet.dev.node.pods.volumes import UnsupportedVolume
 
 BACKOFF_SECONDS = 1.0
 BACKOFF_LIMIT_SECONDS = 30.0
@@ -28,12 +34,12 @@ LOG_CHECK_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-class Surroundings(Struct, frozen=True):
+class ContainerContext(Struct, frozen=True):
     """What a container gets from its pod."""
 
     folder: PodFolder
-    launch: Callable[[Object], Awaitable[Launch]]
-    """How to start the container now; raises `NotYet`, `Unsupported` or `CommandNotFound`."""
+    launch: Callable[[Object], Awaitable[ProcessSpec]]
+    """How to start it now; raises `ReferenceMissing`, `UnsupportedVolume`, `CommandNotFound`."""
     prober: Prober
     changed: Callable[[], None]
     """Told after every change of the container's report."""
@@ -54,7 +60,7 @@ def backoff_seconds(failures: int) -> float:
 class Container:
     """Runs one container until it ends for good or is cancelled, which stops it."""
 
-    def __init__(self, manifest: Object, policy: str, around: Surroundings) -> None:
+    def __init__(self, manifest: Object, policy: str, around: ContainerContext) -> None:
         self.manifest = manifest
         self.name: str = manifest["name"]
         self.policy = policy
@@ -64,7 +70,7 @@ class Container:
         self.restart_count = 0
         self.started = asyncio.Event()
         self.ready = False
-        self.process: Process | None = None
+        self.process: ContainerProcess | None = None
         self.grace_seconds = 10.0
         self.final: int | None = None
         """The exit code of a container that is not started any more."""
@@ -119,15 +125,15 @@ class Container:
             failures = 1 if process and ran_seconds(process) > LONG_RUN_SECONDS else failures + 1
             await self.back_off(failures)
 
-    async def prepared(self) -> Launch:
+    async def prepared(self) -> ProcessSpec:
         """How to start the container, once everything that it needs is there."""
         while True:
             self.around.news.clear()
             try:
                 return await self.around.launch(self.manifest)
-            except NotYet as error:
+            except ReferenceMissing as error:
                 self.show(waiting("CreateContainerConfigError", str(error)))
-            except (Unsupported, CommandNotFound) as error:
+            except (UnsupportedVolume, CommandNotFound) as error:
                 self.show(waiting("CreateContainerError", str(error)))
             try:
                 async with asyncio.timeout(RETRY_SECONDS):
@@ -135,11 +141,11 @@ class Container:
             except TimeoutError:
                 continue
 
-    async def begin(self, launch: Launch) -> Process | None:
+    async def begin(self, launch: ProcessSpec) -> ContainerProcess | None:
         """Start the process; a program that cannot be started counts as one that failed."""
         folder = self.around.folder
         current = folder.log(self.name)
-        turn(current, folder.log(self.name, previous=True))
+        rotate_log(current, folder.log(self.name, previous=True))
         try:
             self.process = await start(launch, current, folder.pid_file(self.name))
         except OSError as error:
@@ -158,7 +164,7 @@ class Container:
         """Whether the container counts as started at once."""
         return "startupProbe" not in self.manifest
 
-    async def live(self, process: Process, launch: Launch) -> int:
+    async def live(self, process: ContainerProcess, launch: ProcessSpec) -> int:
         """Watch over a running process until it ends; when cancelled, stop it."""
         watching = asyncio.create_task(self.watch_over(process, launch))
         try:
@@ -175,7 +181,7 @@ class Container:
         self.ended(process, code)
         return code
 
-    def ended(self, process: Process, code: int) -> None:
+    def ended(self, process: ContainerProcess, code: int) -> None:
         """Note how a process ended."""
         log.info("ended", container=self.name, pod=self.around.folder.path.name, code=code)
         self.around.folder.pid_file(self.name).unlink(missing_ok=True)
@@ -192,7 +198,7 @@ class Container:
         await asyncio.sleep(seconds)
         self.restart_count += 1
 
-    async def watch_over(self, process: Process, launch: Launch) -> None:
+    async def watch_over(self, process: ContainerProcess, launch: ProcessSpec) -> None:
         """Perform the probes, and keep the log small, as long as the process lives."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.keep_log_small())
@@ -203,29 +209,31 @@ class Container:
             if probe := launch.probes.get("livenessProbe"):
                 group.create_task(self.watch_liveness(probe, process, launch))
 
-    async def asked(self, probe: Probe, launch: Launch) -> bool:
+    async def asked(self, probe: Probe, launch: ProcessSpec) -> bool:
         """What the container answers to a probe now."""
-        return await self.around.prober.ask(probe, launch.environment, launch.folder)
+        return await self.around.prober.probe(probe, launch.environment, launch.folder)
 
-    async def await_startup(self, probe: Probe, process: Process, launch: Launch) -> None:
+    async def await_startup(
+        self, probe: Probe, process: ContainerProcess, launch: ProcessSpec
+    ) -> None:
         """Wait until the startup probe passes; a container that fails it is ended."""
-        tally = Tally(probe, passing=False)
-        failed = Tally(probe, passing=True)
+        tally = ProbeCounter(probe, passing=False)
+        failed = ProbeCounter(probe, passing=True)
         await asyncio.sleep(probe.initial_delay_seconds)
         while True:
             success = await self.asked(probe, launch)
             if tally.count(success=success):
                 break
             if failed.count(success=success):
-                await self.put_down(process, "startup")
+                await self.stop(process, "startup")
             await asyncio.sleep(probe.period_seconds)
         self.started.set()
         self.ready = "readinessProbe" not in self.manifest
         self.around.changed()
 
-    async def watch_readiness(self, probe: Probe, launch: Launch) -> None:
+    async def watch_readiness(self, probe: Probe, launch: ProcessSpec) -> None:
         """Let the container's readiness follow its probe."""
-        tally = Tally(probe, passing=False)
+        tally = ProbeCounter(probe, passing=False)
         await asyncio.sleep(probe.initial_delay_seconds)
         while True:
             if tally.count(success=await self.asked(probe, launch)):
@@ -235,16 +243,18 @@ class Container:
             period = probe.period_seconds
             await asyncio.sleep(period if self.ready else min(1, period))
 
-    async def watch_liveness(self, probe: Probe, process: Process, launch: Launch) -> None:
+    async def watch_liveness(
+        self, probe: Probe, process: ContainerProcess, launch: ProcessSpec
+    ) -> None:
         """End a container that stops answering."""
-        tally = Tally(probe, passing=True)
+        tally = ProbeCounter(probe, passing=True)
         await asyncio.sleep(probe.initial_delay_seconds)
         while True:
             if tally.count(success=await self.asked(probe, launch)):
-                await self.put_down(process, "liveness")
+                await self.stop(process, "liveness")
             await asyncio.sleep(probe.period_seconds)
 
-    async def put_down(self, process: Process, probe: str) -> None:
+    async def stop(self, process: ContainerProcess, probe: str) -> None:
         """End a process that failed a probe; the restart policy decides what follows."""
         log.warning("probe failed", container=self.name, probe=probe, pid=process.pid)
         await process.stop(self.grace_seconds)
@@ -257,6 +267,6 @@ class Container:
             bound(folder.log(self.name), folder.log(self.name, previous=True))
 
 
-def ran_seconds(process: Process) -> float:
+def ran_seconds(process: ContainerProcess) -> float:
     """How long a process has run."""
     return (datetime.now(UTC) - process.started).total_seconds()

@@ -28,11 +28,11 @@ SUFFIXES = {
 }
 
 
-class NotYet(Exception):
+class ReferenceMissing(Exception):
     """Something that the pod refers to is missing; it may come."""
 
 
-class Store(Protocol):
+class ReferenceReader(Protocol):
     """Where ConfigMaps and Secrets of the pod's namespace are read, as text and bytes."""
 
     def config_map(self, name: str) -> Mapping[str, bytes] | None:
@@ -44,17 +44,19 @@ class Store(Protocol):
         ...
 
 
-class Facts(Struct, frozen=True):
+class RuntimeFields(Struct, frozen=True):
     """What fields of a pod are known only where it runs."""
 
     pod_ip: str
     host_ip: str
 
 
-def environment(container: Object, pod: Object, facts: Facts, store: Store) -> dict[str, str]:
+def environment(
+    container: Object, pod: Object, facts: RuntimeFields, store: ReferenceReader
+) -> dict[str, str]:
     """The variables that a container's `envFrom` and `env` name, in order.
 
-    Raises `NotYet` when something that is not optional is missing.
+    Raises `ReferenceMissing` when something that is not optional is missing.
     """
     variables: dict[str, str] = {}
     for source in rows(container.get("envFrom")):
@@ -69,7 +71,7 @@ def environment(container: Object, pod: Object, facts: Facts, store: Store) -> d
     return variables
 
 
-def from_source(source: Object, store: Store) -> dict[str, str]:
+def from_source(source: Object, store: ReferenceReader) -> dict[str, str]:
     """All variables of one `envFrom` entry; keys that cannot be names are left out."""
     prefix: str = source.get("prefix") or ""
     if reference := source.get("configMapRef"):
@@ -80,7 +82,7 @@ def from_source(source: Object, store: Store) -> dict[str, str]:
     if found is None:
         if reference.get("optional"):
             return {}
-        raise NotYet(f'{what} "{reference["name"]}" not found')
+        raise ReferenceMissing(f'{what} "{reference["name"]}" not found')
     return {
         prefix + key: value.decode(errors="replace")
         for key, value in found.items()
@@ -89,7 +91,7 @@ def from_source(source: Object, store: Store) -> dict[str, str]:
 
 
 def referenced(
-    source: Object, container: Object, pod: Object, *, facts: Facts, store: Store
+    source: Object, container: Object, pod: Object, *, facts: RuntimeFields, store: ReferenceReader
 ) -> str | None:
     """The value that a `valueFrom` means; nothing for an optional one that is missing."""
     if field := source.get("fieldRef"):
@@ -100,7 +102,7 @@ def referenced(
         return key_value(reference, store.config_map(reference["name"]), "configmap")
     if reference := source.get("secretKeyRef"):
         return key_value(reference, store.secret(reference["name"]), "secret")
-    raise NotYet(f"the dev node has no environment from {', '.join(source)}")
+    raise ReferenceMissing(f"the dev node has no environment from {', '.join(source)}")
 
 
 def key_value(reference: Object, found: Mapping[str, bytes] | None, what: str) -> str | None:
@@ -111,11 +113,11 @@ def key_value(reference: Object, found: Mapping[str, bytes] | None, what: str) -
     if reference.get("optional"):
         return None
     if found is None:
-        raise NotYet(f'{what} "{name}" not found')
-    raise NotYet(f'couldn\'t find key {key} in {what} "{name}"')
+        raise ReferenceMissing(f'{what} "{name}" not found')
+    raise ReferenceMissing(f'couldn\'t find key {key} in {what} "{name}"')
 
 
-def field_value(path: str, pod: Object, facts: Facts) -> str:
+def field_value(path: str, pod: Object, facts: RuntimeFields) -> str:
     """The text of a downward API field."""
     meta, spec = pod["metadata"], pod["spec"]
     if match := FIELD_KEY.fullmatch(path):
@@ -135,7 +137,7 @@ def field_value(path: str, pod: Object, facts: Facts) -> str:
         "status.hostIPs": facts.host_ip,
     }
     if path not in simple:
-        raise NotYet(f"unsupported fieldPath {path}")
+        raise ReferenceMissing(f"unsupported fieldPath {path}")
     return simple[path]
 
 

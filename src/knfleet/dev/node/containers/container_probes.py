@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.pods.pod_manifests import rows
-from knfleet.dev.node.pods.volumes import Unsupported
+from knfleet.dev.node.pods.volumes import UnsupportedVolume
 
 
 class Probe(Struct, frozen=True):
@@ -49,7 +49,7 @@ def probe_of(manifest: Object, container: Object, host: str) -> Probe:
     if run := manifest.get("exec"):
         return Probe(command=tuple(run.get("command") or ()), **timing)
     kinds = ", ".join(key for key in manifest if isinstance(manifest[key], dict))
-    raise Unsupported(f'container "{container["name"]}": the dev node has no {kinds} probes')
+    raise UnsupportedVolume(f'container "{container["name"]}": the dev node has no {kinds} probes')
 
 
 def port_number(port: int | str, container: Object) -> int:
@@ -61,10 +61,10 @@ def port_number(port: int | str, container: Object) -> int:
             return each["containerPort"]
     if port.isdigit():
         return int(port)
-    raise Unsupported(f'container "{container["name"]}" has no port named {port}')
+    raise UnsupportedVolume(f'container "{container["name"]}" has no port named {port}')
 
 
-class Tally:
+class ProbeCounter:
     """Counts answers in a row, and turns when a threshold is met."""
 
     def __init__(self, probe: Probe, *, passing: bool) -> None:
@@ -98,7 +98,7 @@ class Prober:
     async def __aexit__(self, *failure: object) -> None:
         await self.session.close()
 
-    async def ask(self, probe: Probe, environment: dict[str, str], folder: Path) -> bool:
+    async def probe(self, probe: Probe, environment: dict[str, str], folder: Path) -> bool:
         """Whether the container answers the probe in time, and well."""
         try:
             async with asyncio.timeout(probe.timeout_seconds):

@@ -17,7 +17,7 @@ LOG_LIMIT_BYTES = 10 * 1024 * 1024
 """A log that grew beyond this is set aside as the previous one."""
 
 
-class Launch(Struct, frozen=True):
+class ProcessSpec(Struct, frozen=True):
     """All that is needed to start a container's process."""
 
     arguments: Sequence[str]
@@ -27,10 +27,10 @@ class Launch(Struct, frozen=True):
     """By their names in the container's manifest."""
 
     def __repr__(self) -> str:
-        return f"Launch({self.arguments[0]})"
+        return f"ProcessSpec({self.arguments[0]})"
 
 
-class Process:
+class ContainerProcess:
     """A started process: its output goes to a file, its end takes the whole group with it."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
@@ -63,7 +63,7 @@ class Process:
             return
 
 
-async def start(launch: Launch, log: Path, pid_file: Path) -> Process:
+async def start(launch: ProcessSpec, log: Path, pid_file: Path) -> ContainerProcess:
     """Start a process whose output is appended to the log; raises `OSError` if it cannot be."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -79,10 +79,10 @@ async def start(launch: Launch, log: Path, pid_file: Path) -> Process:
     finally:
         os.close(descriptor)
     write_pid_file(pid_file, child.pid)
-    return Process(child)
+    return ContainerProcess(child)
 
 
-def turn(log: Path, previous: Path) -> None:
+def rotate_log(log: Path, previous: Path) -> None:
     """Keep the log of the run that ended as the previous one."""
     if log.exists():
         log.replace(previous)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.containers.container_command import expand
-from knfleet.dev.node.containers.container_environment import NotYet
+from knfleet.dev.node.containers.container_environment import ReferenceMissing
 from knfleet.dev.node.pods.pod_manifests import rows, uid_of
-from knfleet.dev.node.pods.volumes import Unsupported, inside
+from knfleet.dev.node.pods.volumes import UnsupportedVolume, inside
 
 
 class PodFolder:
@@ -71,7 +71,9 @@ def mount(folder: PodFolder, container: Object, variables: Mapping[str, str]) ->
         if link.is_symlink():
             link.unlink()
         elif link.exists():
-            raise Unsupported(f"{each['mountPath']} is inside another volume, and taken there")
+            raise UnsupportedVolume(
+                f"{each['mountPath']} is inside another volume, and taken there"
+            )
         link.symlink_to(target)
 
 
@@ -83,7 +85,7 @@ def mounted(volume: Path, volume_mount: Object, variables: Mapping[str, str]) ->
     target = volume / inside(part)
     if not target.exists():
         if (volume / "..data").is_symlink():
-            raise NotYet(f'volume "{volume.name}" has no {part}')
+            raise ReferenceMissing(f'volume "{volume.name}" has no {part}')
         target.mkdir(parents=True)
     return target
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from knfleet.api.core import DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.pods.pod_manifests import annotations_of, controller_of, uid_of
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 
@@ -35,7 +35,7 @@ def owner_uid(manifest: Object) -> Iterable[str]:
     return [owner["uid"]] if owner else []
 
 
-class Owners:
+class PodOwners:
     """Everything that can be a pod's topmost owner."""
 
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
@@ -55,7 +55,7 @@ class Owners:
         for informer in self.informers.values():
             informer.on_change(self.compare)
 
-    def compare(self, change: Change) -> None:
+    def compare(self, change: StoreChange) -> None:
         """Tell about the pods of an owner whose annotations changed."""
         if annotations_of(change.old) == annotations_of(change.new):
             return

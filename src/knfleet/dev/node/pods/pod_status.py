@@ -70,7 +70,7 @@ class PodReport(Struct, frozen=True):
     message: str = ""
 
 
-class Verdict(Struct, frozen=True):
+class PodCondition(Struct, frozen=True):
     """One condition as it should be."""
 
     is_true: bool
@@ -157,7 +157,7 @@ def initialized(pod: Object, report: PodReport) -> bool:
     )
 
 
-def conditions(pod: Object, report: PodReport, phase: str) -> dict[str, Verdict]:
+def conditions(pod: Object, report: PodReport, phase: str) -> dict[str, PodCondition]:
     """The conditions that the node writes, for a pod in that phase."""
     started = phase not in TERMINAL and any(
         "waiting" not in each.state or each.last_state
@@ -165,52 +165,52 @@ def conditions(pod: Object, report: PodReport, phase: str) -> dict[str, Verdict]
     )
     ready = containers_ready(report, phase)
     return {
-        "PodScheduled": Verdict(is_true=True),
-        "PodReadyToStartContainers": Verdict(is_true=started),
+        "PodScheduled": PodCondition(is_true=True),
+        "PodReadyToStartContainers": PodCondition(is_true=started),
         "Initialized": initialized_verdict(pod, report, phase),
         "ContainersReady": ready,
         "Ready": pod_ready(pod, ready),
     }
 
 
-def initialized_verdict(pod: Object, report: PodReport, phase: str) -> Verdict:
+def initialized_verdict(pod: Object, report: PodReport, phase: str) -> PodCondition:
     """The Initialized condition."""
     if phase == "Succeeded":
-        return Verdict(is_true=True, reason="PodCompleted")
+        return PodCondition(is_true=True, reason="PodCompleted")
     if initialized(pod, report):
-        return Verdict(is_true=True)
+        return PodCondition(is_true=True)
     names = " ".join(each.name for each in report.init_containers if each.exit_code != 0)
     message = f"containers with incomplete status: [{names}]"
-    return Verdict(is_true=False, reason="ContainersNotInitialized", message=message)
+    return PodCondition(is_true=False, reason="ContainersNotInitialized", message=message)
 
 
-def containers_ready(report: PodReport, phase: str) -> Verdict:
+def containers_ready(report: PodReport, phase: str) -> PodCondition:
     """The ContainersReady condition."""
     if phase == "Succeeded":
-        return Verdict(is_true=False, reason="PodCompleted")
+        return PodCondition(is_true=False, reason="PodCompleted")
     if phase == "Failed":
-        return Verdict(is_true=False, reason="PodFailed")
+        return PodCondition(is_true=False, reason="PodFailed")
     names = " ".join(each.name for each in report.containers if not each.ready)
     if not names:
-        return Verdict(is_true=True)
+        return PodCondition(is_true=True)
     message = f"containers with unready status: [{names}]"
-    return Verdict(is_true=False, reason="ContainersNotReady", message=message)
+    return PodCondition(is_true=False, reason="ContainersNotReady", message=message)
 
 
-def pod_ready(pod: Object, containers: Verdict) -> Verdict:
+def pod_ready(pod: Object, containers: PodCondition) -> PodCondition:
     """The Ready condition: the containers' readiness, and every readiness gate."""
     if not containers.is_true:
         return containers
     gates = [gate["conditionType"] for gate in rows(pod["spec"].get("readinessGates"))]
     closed = [gate for gate in gates if not condition_is_true(status_of(pod), gate)]
     if not closed:
-        return Verdict(is_true=True)
+        return PodCondition(is_true=True)
     message = "; ".join(f'pod readiness gate "{gate}" is not "True"' for gate in closed)
-    return Verdict(is_true=False, reason="ReadinessGatesNotReady", message=message)
+    return PodCondition(is_true=False, reason="ReadinessGatesNotReady", message=message)
 
 
 def merged(
-    before: Iterable[Object], wanted: dict[str, Verdict], *, now: datetime, generation: int
+    before: Iterable[Object], wanted: dict[str, PodCondition], *, now: datetime, generation: int
 ) -> list[Object]:
     """The wanted conditions; one whose status did not change keeps its transition time."""
     known = {each["type"]: each for each in before}

@@ -17,7 +17,7 @@ from knfleet.dev.node.addresses import Addresses
 from knfleet.dev.node.annotations import Behaviour, asked
 from knfleet.dev.node.containers.own_images import is_real
 from knfleet.dev.node.node_object import NodeObject
-from knfleet.dev.node.pod_events import Recorder
+from knfleet.dev.node.pod_events import PodEvents
 from knfleet.dev.node.pods.node_fit import obstacle, place_facts, wants_node
 from knfleet.dev.node.pods.pod_folders import PodFolder
 from knfleet.dev.node.pods.pod_manifests import (
@@ -31,14 +31,14 @@ from knfleet.dev.node.pods.pod_manifests import (
     timestamp,
     uid_of,
 )
-from knfleet.dev.node.pods.pod_owners import BY_OWNER, Owners, owner_uid
+from knfleet.dev.node.pods.pod_owners import BY_OWNER, PodOwners, owner_uid
+from knfleet.dev.node.pods.pod_references import References
 from knfleet.dev.node.pods.pod_status import PodReport, differs, pod_status
-from knfleet.dev.node.pods.process_pod import Host, RealPod
-from knfleet.dev.node.pods.references import References
+from knfleet.dev.node.pods.process_pod import PodHost, ProcessPod
 from knfleet.dev.node.pods.simulated_pod import broken, completed, seconds_left, simulate
-from knfleet.dev.node.pods.tokens import Tokens
-from knfleet.dev.node.work_queue import Work
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.dev.node.pods.tokens import PodTokens
+from knfleet.dev.node.work_queue import KeyQueue
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
 
@@ -101,7 +101,7 @@ class Pods:
     def __init__(
         self,
         client: Client,
-        host: Host,
+        host: PodHost,
         *,
         node: NodeObject,
         addresses: Addresses,
@@ -114,19 +114,19 @@ class Pods:
         self.group = group
         self.now = now
         self.addresses = addresses
-        self.real: dict[str, RealPod] = {}
+        self.real: dict[str, ProcessPod] = {}
         """Pods with processes, by identity."""
         self.closing = False
-        self.recorder = Recorder(client, node.name)
+        self.recorder = PodEvents(client, node.name)
         self.references = References(client, group, self.references_changed)
-        self.owners = Owners(client, self.owner_changed)
+        self.owners = PodOwners(client, self.owner_changed)
         self.informer = Informer(
             client,
             PODS,
             trim=lambda pod: trimmed(pod, host.images),
             indexes={BY_OWNER: owner_uid, "namespace": namespace_of},
         )
-        self.work = Work(self.look, at_once=AT_ONCE)
+        self.work = KeyQueue(self.reconcile, at_once=AT_ONCE)
         self.informer.on_change(self.changed)
         node.informer.on_change(self.node_changed)
 
@@ -143,9 +143,9 @@ class Pods:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.owners.run())
             group.create_task(self.informer.run())
-            group.create_task(self.look_at_all())
+            group.create_task(self.run_queue())
 
-    async def look_at_all(self) -> None:
+    async def run_queue(self) -> None:
         """Begin to look once everything is known, so that nothing is decided in ignorance."""
         await self.owners.synced()
         await self.informer.synced.wait()
@@ -166,7 +166,7 @@ class Pods:
                     pod.kill()
                 await asyncio.wait(late, timeout=1)
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: StoreChange) -> None:
         """A pod changed."""
         if change.old is not None and (
             change.new is None or uid_of(change.old) != uid_of(change.new)
@@ -174,7 +174,7 @@ class Pods:
             self.gone(change.old)
         self.work.add(change.key)
 
-    def node_changed(self, change: Change) -> None:
+    def node_changed(self, change: StoreChange) -> None:
         """Pods that found no place may find one on the node as it is now."""
         if place_facts(change.old) != place_facts(change.new):
             for pod in self.informer.items():
@@ -204,7 +204,7 @@ class Pods:
             self.real.pop(uid, None)
             PodFolder(self.host.pods_folder, pod).remove()
 
-    async def look(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key) -> float | None:
         """Do what one pod needs now; returns after how many seconds to look again, if at all."""
         pod = self.informer.get(key)
         if pod is None or self.closing:
@@ -214,18 +214,18 @@ class Pods:
             return None
         place = pod["spec"].get("nodeName") or ""
         if is_terminating(pod) and place in {"", self.node.name}:
-            return await self.let_go(key, pod)
+            return await self.delete_pod(key, pod)
         if place == self.node.name:
-            return await self.look_at_bound(key, pod)
+            return await self.reconcile_bound(key, pod)
         return None
 
-    async def look_at_bound(self, key: Key, pod: Object) -> float | None:
+    async def reconcile_bound(self, key: Key, pod: Object) -> float | None:
         """Let a pod of this node do what it should do now, and report it."""
         wanted = asked(annotations_of(pod), await self.owners.annotations(pod))
         for problem in wanted.problems:
             await self.recorder.warn(pod, "BadAnnotation", problem)
         if self.is_real(pod):
-            return await self.look_at_real(key, pod, wanted.behaviour)
+            return await self.reconcile_process_pod(key, pod, wanted.behaviour)
         simulation = simulate(pod, wanted.behaviour, self.now())
         if simulation is None:
             return None
@@ -259,7 +259,9 @@ class Pods:
             await self.write_status(key, pod, {"conditions": [condition]})
             await self.recorder.warn(pod, "FailedScheduling", why)
 
-    async def look_at_real(self, key: Key, pod: Object, behaviour: Behaviour) -> float | None:
+    async def reconcile_process_pod(
+        self, key: Key, pod: Object, behaviour: Behaviour
+    ) -> float | None:
         """Let the pod's processes run, unless it ended or is broken, and report them."""
         real = self.real.get(uid_of(pod))
         if behaviour.broken and phase_of(pod) not in TERMINAL:
@@ -283,22 +285,22 @@ class Pods:
         await self.write(key, pod, report)
         return left or None
 
-    def begin(self, key: Key, pod: Object) -> RealPod:
+    def begin(self, key: Key, pod: Object) -> ProcessPod:
         """Start a pod's processes."""
         uid = uid_of(pod)
-        real = RealPod(
+        real = ProcessPod(
             pod,
             self.host,
             address=self.addresses.of(pod),
             store=self.references.hold(key.namespace, uid),
-            tokens=Tokens(self.client, pod),
+            tokens=PodTokens(self.client, pod),
             changed=lambda: self.work.add(key),
         )
         self.real[uid] = real
         real.task = self.group.create_task(self.run_real(key, real))
         return real
 
-    async def run_real(self, key: Key, real: RealPod) -> None:
+    async def run_real(self, key: Key, real: ProcessPod) -> None:
         """Run a pod's processes to their end, then look at the pod again."""
         try:
             await real.run()
@@ -308,7 +310,7 @@ class Pods:
         finally:
             self.finished(key, real)
 
-    def finished(self, key: Key, real: RealPod) -> None:
+    def finished(self, key: Key, real: ProcessPod) -> None:
         """No process of the pod runs any more."""
         uid = uid_of(real.pod)
         self.references.release(key.namespace, uid)
@@ -320,7 +322,7 @@ class Pods:
             del self.real[uid]
         self.work.add_after(key, FAILED_SECONDS if real.failed else 0)
 
-    async def let_go(self, key: Key, pod: Object) -> float | None:
+    async def delete_pod(self, key: Key, pod: Object) -> float | None:
         """End what runs of a pod that is being deleted, then tell the server that it is gone.
 
         Returns after how many seconds to look again, if at all.
@@ -342,7 +344,7 @@ class Pods:
         self.real.pop(uid, None)
         return left or None
 
-    def last_report(self, pod: Object, real: RealPod | None) -> PodReport:
+    def last_report(self, pod: Object, real: ProcessPod | None) -> PodReport:
         """How a pod that is being deleted ended."""
         if real is None:
             return completed(pod, self.now())

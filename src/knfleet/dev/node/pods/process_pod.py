@@ -18,11 +18,15 @@ from msgspec import Struct, structs
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.addresses import NODE_ADDRESS, PodAddress
-from knfleet.dev.node.containers.container import Container, Surroundings
+from knfleet.dev.node.containers.container import Container, ContainerContext
 from knfleet.dev.node.containers.container_command import Rewriter, command_line, program
-from knfleet.dev.node.containers.container_environment import Facts, NotYet, environment
+from knfleet.dev.node.containers.container_environment import (
+    ReferenceMissing,
+    RuntimeFields,
+    environment,
+)
 from knfleet.dev.node.containers.container_probes import Probe, Prober, probe_of
-from knfleet.dev.node.containers.container_process import Launch
+from knfleet.dev.node.containers.container_process import ProcessSpec
 from knfleet.dev.node.containers.own_images import (
     PLUGIN_IMAGES,
     image_environment,
@@ -39,11 +43,11 @@ from knfleet.dev.node.pods.pod_manifests import (
     restart_policy,
     rows,
 )
+from knfleet.dev.node.pods.pod_references import NamespaceStore
 from knfleet.dev.node.pods.pod_status import PodReport, waiting
-from knfleet.dev.node.pods.references import NamespaceStore
 from knfleet.dev.node.pods.simulated_pod import container_status
-from knfleet.dev.node.pods.tokens import Tokens
-from knfleet.dev.node.pods.volumes import Sources, Unsupported, contents, publish
+from knfleet.dev.node.pods.tokens import PodTokens
+from knfleet.dev.node.pods.volumes import UnsupportedVolume, VolumeSources, contents, publish
 from knfleet.kube.auth.pod_path import POD_ROOT
 
 BIND_ADDRESS = "KNFLEET_BIND_ADDRESS"
@@ -55,7 +59,7 @@ RETRY_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-class Host(Struct, frozen=True):
+class PodHost(Struct, frozen=True):
     """What the node gives to all of its real pods."""
 
     pods_folder: Path
@@ -64,17 +68,17 @@ class Host(Struct, frozen=True):
     prober: Prober
 
 
-class RealPod:
+class ProcessPod:
     """The processes of one pod; `run` starts them, cancelling it stops them."""
 
     def __init__(
         self,
         pod: Object,
-        host: Host,
+        host: PodHost,
         *,
         address: PodAddress,
         store: NamespaceStore,
-        tokens: Tokens,
+        tokens: PodTokens,
         changed: Callable[[], None],
     ) -> None:
         self.pod = pod
@@ -91,7 +95,7 @@ class RealPod:
         self.stopping = False
         self.failed = False
         """Whether not even the pod's files could be written."""
-        around = Surroundings(self.folder, self.launch, host.prober, changed, self.news)
+        around = ContainerContext(self.folder, self.launch, host.prober, changed, self.news)
         policy = restart_policy(pod)
         self.init_containers = [
             Container(each, init_policy(each, policy), around) for each in init_containers_of(pod)
@@ -178,7 +182,7 @@ class RealPod:
         """Run a container that ends with the others."""
         await container.run()
 
-    async def launch(self, container: Object) -> Launch:
+    async def launch(self, container: Object) -> ProcessSpec:
         """How to start a container now, with its volumes in place."""
         await self.store.known()
         await self.tokens.ensure()
@@ -188,7 +192,7 @@ class RealPod:
         mount(self.folder, container, variables)
         root = self.folder.root(container["name"])
         rewriter = Rewriter(root, mount_paths(container))
-        return Launch(
+        return ProcessSpec(
             program([rewriter.rewrite(part) for part in command_line(container, variables)]),
             {**self.base_environment(root), **rewriter.rewrite_all(variables)},
             self.working_folder(container),
@@ -209,9 +213,9 @@ class RealPod:
         return probes
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> RuntimeFields:
         """What the pod may learn about where it runs."""
-        return Facts(self.address.reported, NODE_ADDRESS)
+        return RuntimeFields(self.address.reported, NODE_ADDRESS)
 
     def base_environment(self, root: Path) -> dict[str, str]:
         """The variables that every container has."""
@@ -238,7 +242,7 @@ class RealPod:
 
     def publish_volumes(self) -> bool:
         """Write the files of all volumes; says whether any changed."""
-        sources = Sources(self.pod, self.facts, self.store, self.tokens.get)
+        sources = VolumeSources(self.pod, self.facts, self.store, self.tokens.get)
         changed = False
         for volume in rows(self.pod["spec"].get("volumes")):
             folder = self.folder.volume(volume["name"])
@@ -254,7 +258,7 @@ class RealPod:
         """Fill an image volume, if it is of an image of ours."""
         reference = volume["image"].get("reference", "")
         if not is_ours(reference, (*self.host.images, *PLUGIN_IMAGES)):
-            raise Unsupported(
+            raise UnsupportedVolume(
                 f'volume "{volume["name"]}": the dev node has no files of the image {reference}'
             )
         link_executables(folder, repository_name(reference))
@@ -273,7 +277,7 @@ class RealPod:
                 await self.tokens.ensure()
                 self.publish_volumes()
                 wait = self.tokens.renew_seconds()
-            except (NotYet, Unsupported) as error:
+            except (ReferenceMissing, UnsupportedVolume) as error:
                 log.debug("volumes not fresh", pod=self.folder.path.name, error=str(error))
                 wait = RETRY_SECONDS
 

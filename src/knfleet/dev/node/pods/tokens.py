@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from knfleet.api.core import SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
-from knfleet.dev.node.containers.container_environment import NotYet
+from knfleet.dev.node.containers.container_environment import ReferenceMissing
 from knfleet.dev.node.pods.pod_manifests import moment, uid_of
-from knfleet.dev.node.pods.volumes import TokenAsk, token_asks
+from knfleet.dev.node.pods.volumes import TokenProjection, token_projections
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
@@ -17,14 +17,14 @@ USED_PART = 0.8
 """The part of a token's life after which it is renewed."""
 
 
-class Token(Struct, frozen=True):
+class PodToken(Struct, frozen=True):
     """A token and when to renew it; never printed."""
 
     text: bytes
     renew: datetime
 
     def __repr__(self) -> str:
-        return f"Token(renew={self.renew})"
+        return f"PodToken(renew={self.renew})"
 
 
 def renewal(issued: datetime, expires: datetime) -> datetime:
@@ -32,7 +32,7 @@ def renewal(issued: datetime, expires: datetime) -> datetime:
     return issued + min((expires - issued) * USED_PART, timedelta(hours=24))
 
 
-def token_request(ask: TokenAsk, pod: Object) -> Object:
+def token_request(ask: TokenProjection, pod: Object) -> Object:
     """The TokenRequest for a token that dies with the pod."""
     spec: Object = {
         "expirationSeconds": ask.expiration_seconds,
@@ -48,7 +48,7 @@ def token_request(ask: TokenAsk, pod: Object) -> Object:
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
 
 
-class Tokens:
+class PodTokens:
     """The tokens that one pod's volumes want."""
 
     def __init__(
@@ -57,10 +57,10 @@ class Tokens:
         self.client = client
         self.pod = pod
         self.now = now
-        self.asks = token_asks(pod)
-        self.held: dict[TokenAsk, Token] = {}
+        self.asks = token_projections(pod)
+        self.held: dict[TokenProjection, PodToken] = {}
 
-    def get(self, ask: TokenAsk) -> bytes | None:
+    def get(self, ask: TokenProjection) -> bytes | None:
         """A token, if it was issued."""
         held = self.held.get(ask)
         return held.text if held else None
@@ -73,13 +73,13 @@ class Tokens:
         return max(0.0, (first - self.now()).total_seconds()) if first else 0.0
 
     async def ensure(self) -> None:
-        """Have every token, none of them old; raises `NotYet` when one cannot be had now."""
+        """Have every token, none of them old; raises `ReferenceMissing` if one cannot be had."""
         for ask in self.asks:
             held = self.held.get(ask)
             if held is None or held.renew <= self.now():
                 self.held[ask] = await self.issue(ask)
 
-    async def issue(self, ask: TokenAsk) -> Token:
+    async def issue(self, ask: TokenProjection) -> PodToken:
         """A new token from the API server."""
         account = self.pod["spec"].get("serviceAccountName") or "default"
         namespace = self.pod["metadata"]["namespace"]
@@ -93,7 +93,9 @@ class Tokens:
                 subresource="token",
             )
         except KubeError as error:
-            raise NotYet(f'no token for the ServiceAccount "{account}": {error}') from error
+            raise ReferenceMissing(
+                f'no token for the ServiceAccount "{account}": {error}'
+            ) from error
         status = answer["status"]
         expires = moment(status["expirationTimestamp"])
-        return Token(status["token"].encode(), renewal(issued, expires))
+        return PodToken(status["token"].encode(), renewal(issued, expires))

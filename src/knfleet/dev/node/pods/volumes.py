@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.node.containers.container_environment import (
-    Facts,
-    NotYet,
-    Store,
+    ReferenceMissing,
+    ReferenceReader,
+    RuntimeFields,
     field_value,
     resource_value,
 )
@@ -28,45 +28,45 @@ SECRET_MODE = 0o600
 TOKEN_EXPIRATION_SECONDS = 3600
 
 
-class Unsupported(Exception):
+class UnsupportedVolume(Exception):
     """The dev node has no such volume; the pod cannot run here."""
 
 
-class File(Struct, frozen=True):
+class VolumeFile(Struct, frozen=True):
     """One file of a volume."""
 
     content: bytes
     mode: int = DEFAULT_MODE
 
     def __repr__(self) -> str:
-        return f"File({len(self.content)} bytes, {self.mode:o})"
+        return f"VolumeFile({len(self.content)} bytes, {self.mode:o})"
 
 
-Files = dict[str, File]
+Files = dict[str, VolumeFile]
 """Files by their path inside the volume."""
 
 
-class TokenAsk(Struct, frozen=True):
+class TokenProjection(Struct, frozen=True):
     """A ServiceAccount token that a volume wants."""
 
     audience: str = ""
     expiration_seconds: int = TOKEN_EXPIRATION_SECONDS
 
 
-class Sources(Struct, frozen=True):
+class VolumeSources(Struct, frozen=True):
     """Where volumes get their contents from."""
 
     pod: Object
-    facts: Facts
-    store: Store
-    token: Callable[[TokenAsk], bytes | None]
+    facts: RuntimeFields
+    store: ReferenceReader
+    token: Callable[[TokenProjection], bytes | None]
     """A token that is good now, or nothing when none was had yet."""
 
 
-def contents(volume: Object, sources: Sources) -> Files | None:
+def contents(volume: Object, sources: VolumeSources) -> Files | None:
     """The files of a volume; None for one that only the pod writes to (an emptyDir).
 
-    Raises `NotYet` for something missing, `Unsupported` for volumes that cannot be had here.
+    Raises `ReferenceMissing` for something missing, and `UnsupportedVolume`.
     """
     if "emptyDir" in volume:
         return None
@@ -78,32 +78,32 @@ def contents(volume: Object, sources: Sources) -> Files | None:
             mode = source.get("defaultMode", DEFAULT_MODE)
             return SOURCES[kind](source, sources, mode)
     kind = next((key for key in volume if key != "name"), "emptyDir")
-    raise Unsupported(f'volume "{volume["name"]}": the dev node has no {kind} volumes')
+    raise UnsupportedVolume(f'volume "{volume["name"]}": the dev node has no {kind} volumes')
 
 
-def projected(source: Object, sources: Sources) -> Files:
+def projected(source: Object, sources: VolumeSources) -> Files:
     """The files of all sources of a projected volume; later ones win."""
     mode = source.get("defaultMode", DEFAULT_MODE)
     files: Files = {}
     for part in rows(source.get("sources")):
         for kind, content in part.items():
             if kind not in SOURCES:
-                raise Unsupported(f"the dev node has no {kind} in projected volumes")
+                raise UnsupportedVolume(f"the dev node has no {kind} in projected volumes")
             files.update(SOURCES[kind](content, sources, mode))
     return files
 
 
-def config_map_files(source: Object, sources: Sources, mode: int) -> Files:
+def config_map_files(source: Object, sources: VolumeSources, mode: int) -> Files:
     """The files of a ConfigMap."""
     found = sources.store.config_map(source["name"])
     return chosen(source, found, mode, f'configmap "{source["name"]}"')
 
 
-def secret_files(source: Object, sources: Sources, mode: int) -> Files:
+def secret_files(source: Object, sources: VolumeSources, mode: int) -> Files:
     """The files of a Secret; nobody else on the machine can read them."""
     name = source.get("secretName") or source["name"]
     files = chosen(source, sources.store.secret(name), mode, f'secret "{name}"')
-    return {path: File(file.content, file.mode & SECRET_MODE) for path, file in files.items()}
+    return {path: VolumeFile(file.content, file.mode & SECRET_MODE) for path, file in files.items()}
 
 
 def chosen(source: Object, found: Mapping[str, bytes] | None, mode: int, what: str) -> Files:
@@ -112,19 +112,19 @@ def chosen(source: Object, found: Mapping[str, bytes] | None, mode: int, what: s
     if found is None:
         if optional:
             return {}
-        raise NotYet(f"{what} not found")
+        raise ReferenceMissing(f"{what} not found")
     if not source.get("items"):
-        return {key: File(content, mode) for key, content in found.items()}
+        return {key: VolumeFile(content, mode) for key, content in found.items()}
     files: Files = {}
     for part in rows(source["items"]):
         if part["key"] in found:
-            files[inside(part["path"])] = File(found[part["key"]], part.get("mode", mode))
+            files[inside(part["path"])] = VolumeFile(found[part["key"]], part.get("mode", mode))
         elif not optional:
-            raise NotYet(f"{what} has no key {part['key']}")
+            raise ReferenceMissing(f"{what} has no key {part['key']}")
     return files
 
 
-def downward_files(source: Object, sources: Sources, mode: int) -> Files:
+def downward_files(source: Object, sources: VolumeSources, mode: int) -> Files:
     """The files of a downward API source."""
     files: Files = {}
     for part in rows(source.get("items")):
@@ -132,35 +132,35 @@ def downward_files(source: Object, sources: Sources, mode: int) -> Files:
             text = field_value(part["fieldRef"]["fieldPath"], sources.pod, sources.facts)
         else:
             text = resource_value(part["resourceFieldRef"], {}, sources.pod)
-        files[inside(part["path"])] = File(text.encode(), part.get("mode", mode))
+        files[inside(part["path"])] = VolumeFile(text.encode(), part.get("mode", mode))
     return files
 
 
-def token_files(source: Object, sources: Sources, mode: int) -> Files:
+def token_files(source: Object, sources: VolumeSources, mode: int) -> Files:
     """The file of a ServiceAccount token; only its owner may read it, whatever the volume says."""
-    content = sources.token(token_ask(source))
+    content = sources.token(token_projection(source))
     if content is None:
-        raise NotYet("the ServiceAccount token was not issued yet")
-    return {inside(source["path"]): File(content, mode & SECRET_MODE)}
+        raise ReferenceMissing("the ServiceAccount token was not issued yet")
+    return {inside(source["path"]): VolumeFile(content, mode & SECRET_MODE)}
 
 
-def token_ask(source: Object) -> TokenAsk:
+def token_projection(source: Object) -> TokenProjection:
     """The token that a projected source wants."""
     seconds = source.get("expirationSeconds") or TOKEN_EXPIRATION_SECONDS
-    return TokenAsk(source.get("audience") or "", seconds)
+    return TokenProjection(source.get("audience") or "", seconds)
 
 
-def token_asks(pod: Object) -> set[TokenAsk]:
+def token_projections(pod: Object) -> set[TokenProjection]:
     """Every token that the pod's volumes want."""
     return {
-        token_ask(part["serviceAccountToken"])
+        token_projection(part["serviceAccountToken"])
         for volume in rows(pod["spec"].get("volumes"))
         for part in rows(table(volume.get("projected")).get("sources"))
         if "serviceAccountToken" in part
     }
 
 
-SOURCES: dict[str, Callable[[Object, Sources, int], Files]] = {
+SOURCES: dict[str, Callable[[Object, VolumeSources, int], Files]] = {
     "configMap": config_map_files,
     "secret": secret_files,
     "downwardAPI": downward_files,
@@ -172,7 +172,7 @@ def inside(path: str) -> str:
     """The path, if it stays inside the volume."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise Unsupported(f"{path!r} does not stay inside its volume")
+        raise UnsupportedVolume(f"{path!r} does not stay inside its volume")
     return str(pure)
 
 
@@ -197,13 +197,13 @@ def publish(folder: Path, files: Files) -> bool:
 def published(folder: Path) -> Files:
     """The files that a published folder holds."""
     return {
-        str(path.relative_to(folder)): File(path.read_bytes(), path.stat().st_mode & 0o777)
+        str(path.relative_to(folder)): VolumeFile(path.read_bytes(), path.stat().st_mode & 0o777)
         for path in folder.rglob("*")
         if path.is_file()
     }
 
 
-def write(path: Path, file: File) -> None:
+def write(path: Path, file: VolumeFile) -> None:
     """Write a new file that never has a wider mode than it should."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

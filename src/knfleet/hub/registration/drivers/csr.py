@@ -17,15 +17,20 @@ from knfleet.api.core import LEASES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.texts import bounded
-from knfleet.hub.context import Parts, patch_cluster
+from knfleet.hub.context import HubContext, patch_cluster
 from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers import csr_rules
-from knfleet.hub.registration.drivers.csr_rules import Refusal, Verdict, decide, examine
+from knfleet.hub.registration.drivers.csr_rules import (
+    ApprovalDecision,
+    RequestProblem,
+    decide,
+    examine,
+)
 from knfleet.hub.registration.lease import is_alive
-from knfleet.kube.cache.informer import Change
+from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
-from knfleet.runtime.controller import Again
+from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 REVIEWS = Resource(
@@ -39,7 +44,7 @@ AGAIN_SECONDS = 60.0
 """How often to look at requests that wait: the agent that holds their place may be gone."""
 
 
-class Outcome(Struct, frozen=True):
+class ApprovalCondition(Struct, frozen=True):
     """What became of a request."""
 
     type: str
@@ -49,10 +54,10 @@ class Outcome(Struct, frozen=True):
 
 async def approve(client: Client, manifest: Object, *, reason: str, message: str) -> None:
     """Approve a certificate request."""
-    await conclude(client, manifest, Outcome("Approved", reason, message))
+    await conclude(client, manifest, ApprovalCondition("Approved", reason, message))
 
 
-async def conclude(client: Client, manifest: Object, outcome: Outcome) -> None:
+async def conclude(client: Client, manifest: Object, outcome: ApprovalCondition) -> None:
     """Approve or deny a certificate request in the state that we know it in."""
     status: Object = manifest.get("status") or {}
     said = {
@@ -82,64 +87,67 @@ def latest_agent(manifests: Iterable[Object]) -> str:
         (manifest["metadata"]["creationTimestamp"], examined.agent)
         for manifest in manifests
         if concluded(manifest) == "Approved"
-        and isinstance(examined := examine(manifest), csr_rules.Request)
+        and isinstance(examined := examine(manifest), csr_rules.AgentCertificateRequest)
     ]
     return max(approved, default=("", ""))[1]
 
 
-class Requests:
+class CSRApprovalController:
     """Reconciles CertificateSigningRequests."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.client = parts.client
-        self.told: set[str] = set()
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
+        self.logged: set[str] = set()
 
-    def by_request(self, change: Change) -> Iterable[Request]:
+    def by_request(self, change: StoreChange) -> Iterable[Request]:
         """A request changed."""
         yield Request(HUB, change.key)
 
-    def by_cluster(self, change: Change) -> Iterable[Request]:
+    def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: what it may have may have changed as well."""
-        for manifest in self.parts.views.requests.by_index("cluster", change.key.name):
+        for manifest in self.context.informers.requests.by_index("cluster", change.key.name):
             yield Request(HUB, Key.of(manifest))
 
-    def by_manager(self, change: Change) -> Iterable[Request]:
+    def by_manager(self, change: StoreChange) -> Iterable[Request]:
         """The settings changed."""
-        for manifest in self.parts.views.requests.items():
+        for manifest in self.context.informers.requests.items():
             yield Request(HUB, Key.of(manifest))
 
-    async def reconcile(self, request: Request) -> Again:
+    async def reconcile(self, request: Request) -> Result:
         """Decide on one request."""
-        manifest = self.parts.views.requests.get(request.key)
+        manifest = self.context.informers.requests.get(request.key)
         if manifest is None:
-            self.told.discard(request.key.name)
-            return Again.never()
+            self.logged.discard(request.key.name)
+            return Result.never()
         examined = examine(manifest)
-        if isinstance(examined, Refusal):
-            self.tell_once(manifest, examined.reason)
-            return Again.never()
-        cluster = self.parts.views.cluster(examined.cluster)
+        if isinstance(examined, RequestProblem):
+            self.log_once(manifest, examined.reason)
+            return Result.never()
+        cluster = self.context.informers.cluster(examined.cluster)
         try:
             if concluded(manifest):
                 await self.record(cluster)
-                return Again.never()
+                return Result.never()
             verdict = await self.verdict(examined, manifest, cluster)
             await self.act(verdict, manifest, cluster)
         except Conflict:
-            return Again.after(0.05)
-        return Again.when(verdict.action != "wait", else_after=AGAIN_SECONDS)
+            return Result.after(0.05)
+        return Result.when(verdict.action != "wait", else_after=AGAIN_SECONDS)
 
     async def verdict(
-        self, examined: csr_rules.Request, manifest: Object, cluster: ManagedCluster | None
-    ) -> Verdict:
+        self,
+        examined: csr_rules.AgentCertificateRequest,
+        manifest: Object,
+        cluster: ManagedCluster | None,
+    ) -> ApprovalDecision:
         """What to do about a request."""
         return decide(
             examined,
             cluster,
             alive=cluster is not None and not examined.renews and await self.alive(cluster),
             may_renew=examined.renews and await self.may_renew(manifest),
-            auto_approved=self.parts.installation.auto_approved,
+            auto_approved=self.context.configuration.auto_approved,
         )
 
     async def alive(self, cluster: ManagedCluster) -> bool:
@@ -151,8 +159,10 @@ class Requests:
             lease = await self.client.get(LEASES, LEASE_NAME, cluster.name)
         except NotFound:
             lease = None
-        now = self.parts.now()
-        return is_alive(cluster, self.parts.heartbeats.seen(cluster, lease, now), now)
+        now = self.context.now()
+        return is_alive(
+            cluster, self.context.lease_observations.observation(cluster, lease, now), now
+        )
 
     async def may_renew(self, manifest: Object) -> bool:
         """Whether RBAC lets the one who asks renew its certificate."""
@@ -176,28 +186,32 @@ class Requests:
         answer = await self.client.create(REVIEWS, review)
         return bool(answer["status"].get("allowed"))
 
-    async def act(self, verdict: Verdict, manifest: Object, cluster: ManagedCluster | None) -> None:
+    async def act(
+        self, verdict: ApprovalDecision, manifest: Object, cluster: ManagedCluster | None
+    ) -> None:
         """Do what was decided."""
         if verdict.action == "wait" or cluster is None:
-            self.tell_once(manifest, verdict.message)
+            self.log_once(manifest, verdict.message)
             return
         if verdict.accepts:
-            annotations = {AUTO_ACCEPTED: timestamp(self.parts.now())}
+            annotations = {AUTO_ACCEPTED: timestamp(self.context.now())}
             patch: Object = {
                 "metadata": {"annotations": annotations},
                 "spec": {"hubAcceptsClient": True},
             }
             await patch_cluster(self.client, cluster, patch)
         type_ = "Approved" if verdict.action == "approve" else "Denied"
-        await conclude(self.client, manifest, Outcome(type_, verdict.reason, verdict.message))
+        await conclude(
+            self.client, manifest, ApprovalCondition(type_, verdict.reason, verdict.message)
+        )
         if type_ == "Denied":
-            self.parts.warn(cluster, verdict.reason, verdict.message)
+            self.context.record_warning(cluster, verdict.reason, verdict.message)
 
     async def record(self, cluster: ManagedCluster | None) -> None:
         """Remember on the cluster which agent last got a certificate."""
         if cluster is None:
             return
-        mine = self.parts.views.requests.by_index("cluster", cluster.name)
+        mine = self.context.informers.requests.by_index("cluster", cluster.name)
         agent = latest_agent(mine)
         annotations = cluster.metadata.annotations
         if not agent or annotations.get(AGENT_NAME) == agent:
@@ -208,9 +222,9 @@ class Requests:
         key = Key("", cluster.name)
         await self.client.patch(CLUSTERS, key, {"metadata": {"annotations": changed}})
 
-    def tell_once(self, manifest: Object, reason: str) -> None:
+    def log_once(self, manifest: Object, reason: str) -> None:
         """Say in the log why a request is left alone, once."""
         name = manifest["metadata"]["name"]
-        if name not in self.told:
-            self.told.add(name)
+        if name not in self.logged:
+            self.logged.add(name)
             log.info("certificate request left pending", request=name, reason=reason)

@@ -40,7 +40,7 @@ NAME_TAKEN = "ClusterNameTaken"
 Action = Literal["approve", "deny", "wait"]
 
 
-class Request(Struct, frozen=True):
+class AgentCertificateRequest(Struct, frozen=True):
     """A request for the certificate of a cluster's agent, well-formed in every way."""
 
     cluster: str
@@ -67,13 +67,13 @@ class Request(Struct, frozen=True):
         )
 
 
-class Refusal(Struct, frozen=True):
+class RequestProblem(Struct, frozen=True):
     """Why a request is not for us, or must not be approved."""
 
     reason: str
 
 
-class Verdict(Struct, frozen=True):
+class ApprovalDecision(Struct, frozen=True):
     """What to do about a request."""
 
     action: Action
@@ -83,26 +83,28 @@ class Verdict(Struct, frozen=True):
     """Whether the cluster is accepted together with the request."""
 
 
-def examine(manifest: Object) -> Request | Refusal:
+def examine(manifest: Object) -> AgentCertificateRequest | RequestProblem:
     """What a CertificateSigningRequest asks for, or what is wrong with it."""
     spec: Object = manifest.get("spec") or {}
     labels: dict[str, str] = manifest["metadata"].get("labels") or {}
     cluster = labels.get(CLUSTER_NAME_LABEL, "")
     if cluster in ("", ALL_AGENTS):
-        return Refusal(f"it has no label {CLUSTER_NAME_LABEL} with the name of a cluster")
+        return RequestProblem(f"it has no label {CLUSTER_NAME_LABEL} with the name of a cluster")
     if spec.get("signerName") != SIGNER:
-        return Refusal(f"its signer is not {SIGNER}")
+        return RequestProblem(f"its signer is not {SIGNER}")
     usages: set[str] = set(spec.get("usages") or [])
     if "client auth" not in usages or not usages <= USAGES:
-        return Refusal(f"its usages are not those of an agent: {', '.join(sorted(usages))}")
+        return RequestProblem(f"its usages are not those of an agent: {', '.join(sorted(usages))}")
     request = parsed(spec.get("request", ""))
     if request is None:
-        return Refusal("it is not one PEM block of type CERTIFICATE REQUEST with a valid signature")
+        return RequestProblem(
+            "it is not one PEM block of type CERTIFICATE REQUEST with a valid signature"
+        )
     agent = agent_of(request, cluster)
-    if isinstance(agent, Refusal):
+    if isinstance(agent, RequestProblem):
         return agent
     groups: list[str] = spec.get("groups") or []
-    return Request(cluster, agent, spec.get("username", ""), tuple(groups))
+    return AgentCertificateRequest(cluster, agent, spec.get("username", ""), tuple(groups))
 
 
 def parsed(text: str) -> x509.CertificateSigningRequest | None:
@@ -120,7 +122,7 @@ def parsed(text: str) -> x509.CertificateSigningRequest | None:
         return None
 
 
-def agent_of(request: x509.CertificateSigningRequest, cluster: str) -> str | Refusal:
+def agent_of(request: x509.CertificateSigningRequest, cluster: str) -> str | RequestProblem:
     """The agent that a request names, if it asks for what agents of the cluster get."""
     try:
         with warnings.catch_warnings():
@@ -128,74 +130,86 @@ def agent_of(request: x509.CertificateSigningRequest, cluster: str) -> str | Ref
             attributes = [(each.oid, each.value) for each in request.subject]
             extensions = [each.oid.dotted_string for each in request.extensions]
     except (ValueError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
-        return Refusal(f"its subject or extensions cannot be read: {error}")
+        return RequestProblem(f"its subject or extensions cannot be read: {error}")
     if extensions:
-        return Refusal("it asks for extensions, such as other names; an agent has none")
+        return RequestProblem("it asks for extensions, such as other names; an agent has none")
     return agent_in(attributes, cluster)
 
 
-def agent_in(attributes: list[tuple[x509.ObjectIdentifier, Any]], cluster: str) -> str | Refusal:
+def agent_in(
+    attributes: list[tuple[x509.ObjectIdentifier, Any]], cluster: str
+) -> str | RequestProblem:
     """The agent that a subject names, if organisations and common name are the cluster's."""
     names = [str(value) for oid, value in attributes if oid == NameOID.COMMON_NAME]
     organisations = {value for oid, value in attributes if oid == NameOID.ORGANIZATION_NAME}
     others = [oid for oid, _ in attributes if oid not in SUBJECT]
     wanted = {cluster_groups(cluster)[0], MANAGED_CLUSTERS}
     if others or len(names) != 1:
-        return Refusal("its subject is not one common name and organisations")
+        return RequestProblem("its subject is not one common name and organisations")
     if missing := wanted - organisations:
-        return Refusal(f"its organisations lack {' and '.join(sorted(missing))}")
+        return RequestProblem(f"its organisations lack {' and '.join(sorted(missing))}")
     if organisations != wanted:
-        return Refusal(f"it asks for organisations beside {' and '.join(sorted(wanted))}")
+        return RequestProblem(f"it asks for organisations beside {' and '.join(sorted(wanted))}")
     prefix, _, rest = names[0].partition(GROUP_PREFIX)
     parts = rest.split(":")
     if prefix or len(parts) != 2 or not all(parts):
-        return Refusal(f"its common name is not {GROUP_PREFIX}<cluster>:<agent>")
+        return RequestProblem(f"its common name is not {GROUP_PREFIX}<cluster>:<agent>")
     if parts[0] != cluster:
-        return Refusal(f"its common name is that of cluster {parts[0]}, its label says {cluster}")
+        return RequestProblem(
+            f"its common name is that of cluster {parts[0]}, its label says {cluster}"
+        )
     return parts[1]
 
 
 def decide(
-    request: Request,
+    request: AgentCertificateRequest,
     cluster: ManagedCluster | None,
     *,
     alive: bool,
     may_renew: bool,
     auto_approved: frozenset[str],
-) -> Verdict:
+) -> ApprovalDecision:
     """What to do about a request.
 
     `alive` says whether an agent of the cluster was heard of lately, `may_renew` whether RBAC lets
     the one who asks renew certificates.
     """
     if cluster is None or cluster.metadata.deleting:
-        return Verdict("wait", message=f"there is no cluster {request.cluster}, or it is leaving")
+        return ApprovalDecision(
+            "wait", message=f"there is no cluster {request.cluster}, or it is leaving"
+        )
     recorded = cluster.metadata.annotations.get(AGENT_NAME, "")
     if request.renews:
-        return renewal(request, cluster, recorded=recorded, may_renew=may_renew)
+        return decide_renewal(request, cluster, recorded=recorded, may_renew=may_renew)
     if request.foreign:
-        return Verdict("wait", message=f"{request.user} asks for another agent's certificate")
+        return ApprovalDecision(
+            "wait", message=f"{request.user} asks for another agent's certificate"
+        )
     if alive and cluster.metadata.annotations.get(ALLOW_REREGISTRATION) != "true":
-        return taken(request, recorded)
-    return first(request, cluster, auto_approved)
+        return decide_taken(request, recorded)
+    return decide_first(request, cluster, auto_approved)
 
 
-def renewal(
-    request: Request, cluster: ManagedCluster, *, recorded: str, may_renew: bool
-) -> Verdict:
+def decide_renewal(
+    request: AgentCertificateRequest, cluster: ManagedCluster, *, recorded: str, may_renew: bool
+) -> ApprovalDecision:
     """What to do when an agent asks for its next certificate."""
     if not may_renew or not cluster.spec.hub_accepts_client:
-        return Verdict("wait", message=f"{request.user} may not renew: it is not accepted")
+        return ApprovalDecision("wait", message=f"{request.user} may not renew: it is not accepted")
     if recorded and recorded != request.agent:
-        return Verdict("wait", message=f"agent {recorded} has taken the place of {request.agent}")
-    return Verdict("approve", RENEWED, "the agent renews its own certificate")
+        return ApprovalDecision(
+            "wait", message=f"agent {recorded} has taken the place of {request.agent}"
+        )
+    return ApprovalDecision("approve", RENEWED, "the agent renews its own certificate")
 
 
-def taken(request: Request, recorded: str) -> Verdict:
+def decide_taken(request: AgentCertificateRequest, recorded: str) -> ApprovalDecision:
     """What to do when the cluster has an agent that is alive."""
     if not recorded or recorded == request.agent:
-        return Verdict("wait", message="the cluster has an agent that is alive; a person decides")
-    return Verdict(
+        return ApprovalDecision(
+            "wait", message="the cluster has an agent that is alive; a person decides"
+        )
+    return ApprovalDecision(
         "deny",
         NAME_TAKEN,
         f"cluster {request.cluster} is accepted and its agent {recorded} is alive; choose another"
@@ -203,14 +217,16 @@ def taken(request: Request, recorded: str) -> Verdict:
     )
 
 
-def first(request: Request, cluster: ManagedCluster, auto_approved: frozenset[str]) -> Verdict:
+def decide_first(
+    request: AgentCertificateRequest, cluster: ManagedCluster, auto_approved: frozenset[str]
+) -> ApprovalDecision:
     """What to do when a cluster asks for the first time, or again after it was lost."""
     if request.user not in auto_approved:
-        return Verdict("wait", message="a person decides")
+        return ApprovalDecision("wait", message="a person decides")
     was_accepted = AUTO_ACCEPTED in cluster.metadata.annotations
     if was_accepted and not cluster.spec.hub_accepts_client:
-        return Verdict("wait", message="the cluster was denied after it had been accepted")
-    return Verdict(
+        return ApprovalDecision("wait", message="the cluster was denied after it had been accepted")
+    return ApprovalDecision(
         "approve",
         RENEWED,
         f"{request.user} is one of those whose requests need no person",

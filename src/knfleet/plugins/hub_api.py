@@ -18,7 +18,13 @@ from urllib.parse import quote, urlsplit
 
 from knfleet.kube.auth.pod_path import service_account
 from knfleet.plugins import permission
-from knfleet.plugins.execcredential import Asked, Here, Json, PluginError, mapping
+from knfleet.plugins.execcredential import (
+    Json,
+    PluginEnvironment,
+    PluginError,
+    PluginRequest,
+    mapping,
+)
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 CONTEXT_VARIABLE = "KNFLEET_HUB_CONTEXT"
@@ -31,11 +37,11 @@ LARGEST_ANSWER = 4 * 2**20
 FAILURES = (OSError, http.client.HTTPException)
 
 
-class Refused(PluginError):
+class SecretForbidden(PluginError):
     """The plugin may not read a Secret."""
 
 
-class Hub(NamedTuple):
+class HubApi(NamedTuple):
     """The API server that has the Secrets."""
 
     server: str
@@ -55,7 +61,7 @@ class Hub(NamedTuple):
             return None
         if code != 200:
             said = str(mapping(parsed(body)).get("message") or f"the API server answered {code}")
-            raise (Refused if code == 403 else PluginError)(f"{what}: {said}")
+            raise (SecretForbidden if code == 403 else PluginError)(f"{what}: {said}")
         data = mapping(mapping(parsed(body)).get("data"))
         try:
             return {key: base64.b64decode(str(value)) for key, value in data.items()}
@@ -105,7 +111,7 @@ class Hub(NamedTuple):
         return common | {"Authorization": f"Bearer {self.token}"} if self.token else common
 
 
-def find(environ: Mapping[str, str] = os.environ) -> Hub:
+def find(environ: Mapping[str, str] = os.environ) -> HubApi:
     """The cluster of the pod that this is, else the current one of the kubeconfig."""
     folder = service_account(environ)
     host, port = environ.get(HOST), environ.get(PORT)
@@ -114,7 +120,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Hub:
     return of_a_kubeconfig(environ)
 
 
-def of_the_pod(folder: Path, host: str, port: str, environ: Mapping[str, str]) -> Hub:
+def of_the_pod(folder: Path, host: str, port: str, environ: Mapping[str, str]) -> HubApi:
     """The cluster that this runs in, as the ServiceAccount that it runs as."""
     try:
         token = (folder / "token").read_text(encoding="ascii").strip()
@@ -125,7 +131,7 @@ def of_the_pod(folder: Path, host: str, port: str, environ: Mapping[str, str]) -
         problem = getattr(error, "strerror", None) or "it holds something else"
         raise PluginError(f"cannot read the pod's own account in {folder}: {problem}") from error
     namespace = environ.get("POD_NAMESPACE") or file_text(folder / "namespace") or "default"
-    return Hub(f"https://{host}:{port}", trust, "", token, namespace)
+    return HubApi(f"https://{host}:{port}", trust, "", token, namespace)
 
 
 def file_text(path: Path) -> str:
@@ -136,7 +142,7 @@ def file_text(path: Path) -> str:
         return ""
 
 
-def of_a_kubeconfig(environ: Mapping[str, str]) -> Hub:
+def of_a_kubeconfig(environ: Mapping[str, str]) -> HubApi:
     """The cluster of the context that we are told of, else of the current one."""
     import asyncio
 
@@ -150,7 +156,7 @@ def of_a_kubeconfig(environ: Mapping[str, str]) -> Hub:
         endpoint = connection.endpoint
         if endpoint.proxy_url or not endpoint.server.startswith("https://"):
             raise PluginError("proxy-url and http:// are not supported here; use https:// directly")
-        return Hub(
+        return HubApi(
             endpoint.server,
             new_context(endpoint, credential),
             endpoint.tls_server_name or "",
@@ -169,15 +175,17 @@ def parsed(body: bytes) -> Json:
         return {}
 
 
-def value(question: Asked, here: Here, names: Sequence[str], key: str) -> tuple[str, str]:
+def value(
+    question: PluginRequest, here: PluginEnvironment, names: Sequence[str], key: str
+) -> tuple[str, str]:
     """The text in the first Secret of these names that is there, and where that is."""
     cluster = here.hub()
     spaces = permission.namespaces(question, here.environ, cluster.namespace)
-    refused: Refused | None = None
+    refused: SecretForbidden | None = None
     for namespace, name in product(spaces, names):
         try:
             data = cluster.secret(namespace, name)
-        except Refused as error:
+        except SecretForbidden as error:
             refused = refused or error
             continue
         if data is not None:

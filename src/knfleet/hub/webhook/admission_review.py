@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 BAD_REQUEST = 400
 
 
-class Request(Struct, frozen=True, rename="camel"):
+class AdmissionRequest(Struct, frozen=True, rename="camel"):
     """What is asked."""
 
     uid: str
@@ -22,22 +22,22 @@ class Request(Struct, frozen=True, rename="camel"):
     old_object: Raw = Raw(b"null")
 
 
-class Review(Struct, frozen=True, rename="camel"):
+class AdmissionReview(Struct, frozen=True, rename="camel"):
     """A question of an API server."""
 
-    request: Request
+    request: AdmissionRequest
     api_version: str = ""
     kind: str = ""
 
 
-class NotAReview(Exception):
+class ReviewError(Exception):
     """The body is none that an API server sends."""
 
 
-Validate = Callable[[Request], str]
+Validate = Callable[[AdmissionRequest], str]
 """Returns what is wrong with a request; empty when nothing is."""
 Answer = Callable[[bytes], bytes]
-"""Returns the response to a body; runs in a thread, raises `NotAReview`."""
+"""Returns the response to a body; runs in a thread, raises `ReviewError`."""
 
 
 def admission(validate: Validate) -> Answer:
@@ -61,12 +61,12 @@ def admission(validate: Validate) -> Answer:
     return answer
 
 
-def decoded(body: bytes) -> Review:
+def decoded(body: bytes) -> AdmissionReview:
     """The review in a body."""
     try:
-        review = msgspec.json.decode(body, type=Review)
+        review = msgspec.json.decode(body, type=AdmissionReview)
     except msgspec.DecodeError as error:
-        raise NotAReview(f"not an AdmissionReview: {error}") from error
+        raise ReviewError(f"not an AdmissionReview: {error}") from error
     if review.kind != "AdmissionReview":
-        raise NotAReview(f"{review.kind!r} is not an AdmissionReview")
+        raise ReviewError(f"{review.kind!r} is not an AdmissionReview")
     return review

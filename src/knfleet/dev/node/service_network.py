@@ -34,7 +34,7 @@ class Kubelet(Struct, frozen=True):
     """The node's own endpoint for logs."""
 
 
-class Nobody(Struct, frozen=True):
+class NoEndpoint(Struct, frozen=True):
     """Nothing is there, and why."""
 
     why: str
@@ -54,7 +54,7 @@ class Network:
         """The pods of a namespace."""
         self.all_pods = all_pods
 
-    def find(self, host: str, port: int) -> PodPort | Kubelet | Nobody:
+    def find(self, host: str, port: int) -> PodPort | Kubelet | NoEndpoint:
         """What a connection to an address or Service name should reach."""
         if host == NODE_ADDRESS and port == KUBELET_PORT:
             return Kubelet()
@@ -64,21 +64,21 @@ class Network:
         for pod in self.all_pods():
             if status_of(pod).get("podIP") == host and phase_of(pod) not in TERMINAL:
                 return PodPort(pod, port)
-        return Nobody(f"{host} is neither a Service, a pod nor the node of this cluster")
+        return NoEndpoint(f"{host} is neither a Service, a pod nor the node of this cluster")
 
-    def behind(self, service: Object, port: int) -> PodPort | Nobody:
+    def behind(self, service: Object, port: int) -> PodPort | NoEndpoint:
         """The ready pod behind a Service's port."""
         key = Key.of(service)
         ports = [each for each in rows(service["spec"].get("ports")) if each["port"] == port]
         if not ports:
-            return Nobody(f"the Service {key} has no port {port}")
+            return NoEndpoint(f"the Service {key} has no port {port}")
         unready = bool(service["spec"].get("publishNotReadyAddresses"))
         for pod in self.selected(service):
             if (is_ready(pod) or unready) and not is_terminating(pod):
                 number = target_port(ports[0], pod)
                 if number is not None:
                     return PodPort(pod, number, key)
-        return Nobody(f"connection refused: no ready pod behind the Service {key}")
+        return NoEndpoint(f"connection refused: no ready pod behind the Service {key}")
 
     def selected(self, service: Object) -> list[Object]:
         """The pods that a Service selects and that have not ended."""

@@ -7,14 +7,14 @@ from msgspec import Struct
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.release.errors import NotEligible
 from knfleet.release.upgrade_path import check_migration
-from knfleet.release.version import Version, newest_first, parse
-from knfleet.view.fleet_model import ClusterRow, Fleet, InstallRow
+from knfleet.release.version import ReleaseVersion, newest_first, parse
+from knfleet.view.fleet_model import ClusterRow, FleetView, InstallRow
 from knfleet.view.fleet_reader import HUB_TARGET
 
 KINDS = (SERVINGS.kind, EVENTINGS.kind)
 
 
-class Cell(Struct, frozen=True):
+class VersionCell(Struct, frozen=True):
     """One installation, and where it may go."""
 
     install: InstallRow
@@ -24,25 +24,25 @@ class Cell(Struct, frozen=True):
     """All releases on the way to the newest, in their order."""
 
 
-class Line(Struct, frozen=True):
+class VersionRow(Struct, frozen=True):
     """One cluster of the matrix."""
 
     name: str
     cluster: ClusterRow | None
-    serving: tuple[Cell, ...] = ()
-    eventing: tuple[Cell, ...] = ()
+    serving: tuple[VersionCell, ...] = ()
+    eventing: tuple[VersionCell, ...] = ()
 
 
 Known = dict[str, Sequence[str]]
 """Releases that can be installed, newest first, by kind."""
 
 
-def matrix(fleet: Fleet, known: Known) -> list[Line]:
+def matrix(fleet: FleetView, known: Known) -> list[VersionRow]:
     """A line for the hub, if anything is on it, and for each cluster."""
-    rows: dict[str, dict[str, list[Cell]]] = {}
+    rows: dict[str, dict[str, list[VersionCell]]] = {}
     for install in fleet.installs:
-        place = install.cluster or install.target
-        cells = rows.setdefault(place, {kind: [] for kind in KINDS})
+        route = install.cluster or install.target
+        cells = rows.setdefault(route, {kind: [] for kind in KINDS})
         cells[install.kind].append(cell(install, known.get(install.kind, ())))
     clusters = {row.name: row for row in fleet.clusters}
     names = [*(name for name in rows if name not in clusters), *clusters]
@@ -50,17 +50,17 @@ def matrix(fleet: Fleet, known: Known) -> list[Line]:
     return [line(name, clusters.get(name), rows.get(name, {})) for name in names]
 
 
-def line(name: str, cluster: ClusterRow | None, cells: dict[str, list[Cell]]) -> Line:
+def line(name: str, cluster: ClusterRow | None, cells: dict[str, list[VersionCell]]) -> VersionRow:
     """The line of one cluster."""
     serving, eventing = (tuple(cells.get(kind, ())) for kind in KINDS)
-    return Line(name, cluster, serving, eventing)
+    return VersionRow(name, cluster, serving, eventing)
 
 
-def cell(install: InstallRow, known: Sequence[str]) -> Cell:
+def cell(install: InstallRow, known: Sequence[str]) -> VersionCell:
     """An installation with its next steps."""
     if not install.installed or install.deleting:
-        return Cell(install)
-    return Cell(
+        return VersionCell(install)
+    return VersionCell(
         install,
         tuple(next_steps(install.installed, known, install.kind)),
         tuple(path(install.installed, known)),
@@ -102,7 +102,7 @@ def path(installed: str, known: Iterable[str]) -> list[str]:
     return [by_minor[each] for each in minors]
 
 
-def known_in(fleet: Fleet) -> Known:
+def known_in(fleet: FleetView) -> Known:
     """The releases that the fleet itself tells of, where no release files are at hand."""
     return {
         kind: newest_first(
@@ -118,6 +118,6 @@ def known_in(fleet: Fleet) -> Known:
     }
 
 
-def is_full(version: Version | None) -> bool:
+def is_full(version: ReleaseVersion | None) -> bool:
     """Whether a version names one release."""
     return version is not None and version.parts == 3

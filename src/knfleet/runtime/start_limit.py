@@ -20,7 +20,7 @@ LOOKS = 20
 """How often to look, at most: a machine may be so slow that its loop is always behind."""
 
 
-class Turns:
+class StartLimit:
     """Lets so many begin at once, one after the other."""
 
     def __init__(self, places: int = 0, turn_seconds: float = TURN_SECONDS) -> None:
@@ -29,7 +29,7 @@ class Turns:
         self.entrance = asyncio.Lock()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None, None]:
+    async def slot(self) -> AsyncGenerator[None, None]:
         """Wait for a turn; it ends with the block, or before."""
         loop = asyncio.get_running_loop()
         async with self.entrance:
@@ -38,14 +38,14 @@ class Turns:
             try:
                 await calm()
             except asyncio.CancelledError:
-                self.give_back(ending)
+                self.release(ending)
                 raise
         try:
             yield
         finally:
-            self.give_back(ending)
+            self.release(ending)
 
-    def give_back(self, ending: asyncio.TimerHandle) -> None:
+    def release(self, ending: asyncio.TimerHandle) -> None:
         """End a turn, unless its timer has gone off and ended it already."""
         if ending.when() > asyncio.get_running_loop().time():
             ending.cancel()

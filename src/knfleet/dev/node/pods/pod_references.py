@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from knfleet.api.core import CONFIG_MAPS, SECRETS
 from knfleet.api.meta import Key
 from knfleet.dev.node.pods.pod_manifests import table
-from knfleet.kube.cache.informer import Change, Informer, without_managed_fields
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
 
 
@@ -21,7 +21,7 @@ class NamespaceStore:
         self.config_maps = Informer(client, CONFIG_MAPS, namespace, trim=without_managed_fields)
         self.secrets = Informer(client, SECRETS, namespace, trim=without_managed_fields)
 
-        def tell(change: Change) -> None:
+        def tell(change: StoreChange) -> None:
             changed(change.key.namespace)
 
         for informer in (self.config_maps, self.secrets):

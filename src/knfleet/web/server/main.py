@@ -14,18 +14,18 @@ from knfleet.api.core import NAMESPACES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.clusters.provider_file import ProviderFile
-from knfleet.hub.main import Hub, HubSettings
+from knfleet.hub.main import HubProcess, HubSettings
 from knfleet.kube.cache.informer import Informer, without_managed_fields
-from knfleet.kube.client.verbs import Client, Options
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError
-from knfleet.operator.main import Once, Operator
+from knfleet.operator.main import OneTimeTask, Operator
 from knfleet.release.releases import Releases
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
-from knfleet.web.live.feed import Feed
-from knfleet.web.pages.detail import Sources
-from knfleet.web.pages.versions import Known
+from knfleet.web.live.feed import HubFeed
+from knfleet.web.pages.detail import DetailSources
+from knfleet.web.pages.version_matrix import Known
 from knfleet.web.server.authorization import KINDS, MOST_NAMESPACES, may
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings
@@ -33,7 +33,7 @@ from knfleet.web.server.settings import WebSettings
 USER_AGENT = "knfleet-web"
 
 
-class Beside(Struct, frozen=True, kw_only=True):
+class StandaloneDashboard(Struct, frozen=True, kw_only=True):
     """What a dashboard beside a hub is made of."""
 
     connection: Connection
@@ -56,22 +56,22 @@ def known_of(releases: Releases | None) -> Known | None:
     }
 
 
-async def build(manager: Manager, *, beside: Beside) -> None:
+async def build(manager: Manager, *, beside: StandaloneDashboard) -> None:
     """Fill a manager with a dashboard of its own."""
-    client = Client(beside.connection, Options(user_agent=USER_AGENT))
+    client = Client(beside.connection, ClientOptions(user_agent=USER_AGENT))
     manager.close_last(client.close)
-    feed = Feed()
+    feed = HubFeed()
     releases = beside.releases
-    sources = Sources(client, feed, beside.providers, known_of(releases), releases)
+    sources = DetailSources(client, feed, beside.providers, known_of(releases), releases)
     dashboard = Dashboard(beside.connection, sources, beside.settings)
     for informer in await informers(client, beside.namespaces):
         feed.follow(informer)
         manager.add(informer, f"{informer.resource.kind} informer")
     manager.add(dashboard, "dashboard")
-    manager.add(Once(lambda: tell(dashboard, beside.ready)), "address")
+    manager.add(OneTimeTask(lambda: announce(dashboard, beside.ready)), "address")
 
 
-async def tell(dashboard: Dashboard, ready: Callable[[str], None]) -> None:
+async def announce(dashboard: Dashboard, ready: Callable[[str], None]) -> None:
     """Tell where the dashboard is."""
     await dashboard.listening.wait()
     ready(dashboard.url)
@@ -118,10 +118,10 @@ async def candidates(client: Client, namespaces: Iterable[str]) -> list[str]:
 async def allowed_in(client: Client, kind: Resource, places: list[str]) -> list[str]:
     """The namespaces in which a kind may be listed."""
     answers = await asyncio.gather(*(is_allowed(client, kind, each) for each in places))
-    return [place for place, yes in zip(places, answers, strict=True) if yes]
+    return [route for route, yes in zip(places, answers, strict=True) if yes]
 
 
-class Inside(Struct, frozen=True, kw_only=True):
+class EmbeddedDashboard(Struct, frozen=True, kw_only=True):
     """What a hub with a dashboard is made of."""
 
     connection: Connection
@@ -131,26 +131,26 @@ class Inside(Struct, frozen=True, kw_only=True):
     web: WebSettings
 
 
-async def build_hub(manager: Manager, *, inside: Inside) -> None:
+async def build_hub(manager: Manager, *, inside: EmbeddedDashboard) -> None:
     """Fill a manager with a hub that has a dashboard."""
     operator = Operator(manager, inside.connection, inside.settings.operator, inside.providers)
-    feed = Feed()
+    feed = HubFeed()
     known = known_of(inside.releases)
-    sources = Sources(operator.client, feed, inside.providers, known, inside.releases)
+    sources = DetailSources(operator.client, feed, inside.providers, known, inside.releases)
     dashboard = Dashboard(inside.connection, sources, inside.web)
     await operator.start(inside.releases)
-    hub = Hub(operator, inside.settings.fleet)
+    hub = HubProcess(operator, inside.settings.hub)
     hub.start()
     manager.add(dashboard, "dashboard")
-    manager.add(Once(lambda: share(operator, hub, feed)), "dashboard's watches")
+    manager.add(OneTimeTask(lambda: share(operator, hub, feed)), "dashboard's watches")
 
 
-async def share(operator: Operator, hub: Hub, feed: Feed) -> None:
+async def share(operator: Operator, hub: HubProcess, feed: HubFeed) -> None:
     """Show what the controllers watch, from when they do."""
     await operator.begun.wait()
     for controller in operator.controllers:
         feed.follow(controller.resources)
-    await hub.begun.wait()
-    assert hub.fleet is not None
-    feed.follow(hub.fleet.views.clusters)
-    feed.follow(hub.fleet.views.profiles)
+    await hub.started.wait()
+    assert hub.hub_manager is not None
+    feed.follow(hub.hub_manager.informers.clusters)
+    feed.follow(hub.hub_manager.informers.profiles)

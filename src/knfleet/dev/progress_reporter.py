@@ -3,10 +3,10 @@
 from typing import Protocol
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """Somebody who is told what is going on."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """One thing happened."""
         ...
 
@@ -15,10 +15,10 @@ class Progress(Protocol):
         ...
 
 
-class Silence:
+class SilentProgress:
     """Nobody listens."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Ignored."""
 
     def advance(self, what: str, done: int, total: int) -> None:

@@ -24,14 +24,14 @@ import msgspec
 from msgspec import Struct
 
 from knfleet import __version__
-from knfleet.dev.errors import GroundError
+from knfleet.dev.errors import DevError
 
 PRIVATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 SCHEMA = 1
 """The format of the state file; a file of another format is refused, never guessed at."""
 
 
-class ClusterState(Struct, frozen=True):
+class DevClusterState(Struct, frozen=True):
     """One cluster as `dev up` decided it."""
 
     name: str
@@ -42,26 +42,26 @@ class ClusterState(Struct, frozen=True):
     """Of its keys in etcd; never used twice, so a new cluster never meets an old one's data."""
 
 
-class State(Struct, frozen=True):
+class DevState(Struct, frozen=True):
     """What `dev up` decided, and what a later `dev up` must find again."""
 
     schema: int = SCHEMA
     written_by: str = __version__
-    clusters: tuple[ClusterState, ...] = ()
+    clusters: tuple[DevClusterState, ...] = ()
 
-    def cluster(self, name: str) -> ClusterState | None:
+    def cluster(self, name: str) -> DevClusterState | None:
         """The cluster of that name."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
-class Header(Struct, frozen=True):
+class StateHeader(Struct, frozen=True):
     """The part of the state file that every format has."""
 
     schema: int
     written_by: str = "an unknown version"
 
 
-class Folder(Struct, frozen=True):
+class DevFolder(Struct, frozen=True):
     """The files of one set of dev clusters."""
 
     root: Path
@@ -120,7 +120,7 @@ class Folder(Struct, frozen=True):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.create_sockets()
         except OSError as error:
-            raise GroundError(
+            raise DevError(
                 f"cannot make {error.filename}: {error.strerror}; choose another folder with --dir"
             ) from error
 
@@ -143,28 +143,28 @@ class Folder(Struct, frozen=True):
         with contextlib.suppress(OSError):
             self.root.rmdir()
 
-    def read(self) -> State:
+    def read(self) -> DevState:
         """The state, empty when there is none yet."""
         try:
             raw = self.state_file.read_bytes()
         except FileNotFoundError:
-            return State()
+            return DevState()
         except OSError as error:
-            raise GroundError(f"cannot read {self.state_file}: {error.strerror}") from error
+            raise DevError(f"cannot read {self.state_file}: {error.strerror}") from error
         again = f"`knfleet dev down --dir {self.root}` removes it"
         try:
-            header = msgspec.json.decode(raw, type=Header)
+            header = msgspec.json.decode(raw, type=StateHeader)
             if header.schema == SCHEMA:
-                return msgspec.json.decode(raw, type=State)
+                return msgspec.json.decode(raw, type=DevState)
         except msgspec.DecodeError as error:
-            raise GroundError(f"{self.state_file} is damaged ({error}); {again}") from error
-        raise GroundError(
+            raise DevError(f"{self.state_file} is damaged ({error}); {again}") from error
+        raise DevError(
             f"{self.state_file} was written by knfleet {header.written_by} in format"
             f" {header.schema}, this is {__version__} with format {SCHEMA};"
             f" use that version, or start over: {again}"
         )
 
-    def write(self, state: State) -> None:
+    def write(self, state: DevState) -> None:
         """Keep the state."""
         write_private(self.state_file, msgspec.json.format(msgspec.json.encode(state)))
 
@@ -189,7 +189,7 @@ def write_private(path: Path, content: bytes | str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise GroundError(
+        raise DevError(
             f"cannot write {path}: {error.strerror}; free some space or choose another --dir"
         ) from error
 
@@ -200,7 +200,7 @@ def locked(path: Path, *, wait_seconds: float = 0, busy: str) -> Generator[None]
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise GroundError(f"cannot open {path}: {error.strerror}") from error
+        raise DevError(f"cannot open {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "r+b", buffering=0) as file:
         deadline = time.monotonic() + wait_seconds
         while True:
@@ -210,7 +210,7 @@ def locked(path: Path, *, wait_seconds: float = 0, busy: str) -> Generator[None]
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     holder = file.read(20).decode(errors="replace").strip() or "unknown"
-                    raise GroundError(f"{busy} (pid {holder})") from None
+                    raise DevError(f"{busy} (pid {holder})") from None
                 time.sleep(0.1)
         file.truncate(0)
         file.seek(0)

@@ -12,14 +12,14 @@ from typing import Protocol
 
 from aiohttp import web
 
-from knfleet.hub.webhook.certificates import Certificates
-from knfleet.hub.webhook.reviews import Answer, NotAReview
+from knfleet.hub.webhook.admission_review import Answer, ReviewError
+from knfleet.hub.webhook.webhook_certificates import WebhookCertificates
 from knfleet.kube.auth.tls import load_pair
-from knfleet.kube.cache.informer import Change, Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import CredentialError
-from knfleet.runtime.http.connection_limits import Limits
-from knfleet.runtime.http.listen_address import Bind
-from knfleet.runtime.http.listener import Listener
+from knfleet.runtime.http.connection_limits import ConnectionLimits
+from knfleet.runtime.http.listen_address import ListenAddress
+from knfleet.runtime.http.listener import HttpListener
 from knfleet.runtime.logs import log
 
 BODY_BYTES = 8 * 1024 * 1024
@@ -28,7 +28,7 @@ REQUEST_SECONDS = 10.0
 """For waiting, reading and answering together."""
 AT_ONCE = 8
 """So many bodies are in memory at once; others wait."""
-LIMITS = Limits(connections=512, per_address=256)
+LIMITS = ConnectionLimits(connections=512, per_address=256)
 CLOSE_SECONDS = 1.0
 SMALL_BYTES = 64 * 1024
 """Smaller bodies are answered on the event loop."""
@@ -46,7 +46,7 @@ class WebhookServer:
     """Serves handlers over HTTPS, from when there is a certificate."""
 
     def __init__(
-        self, bind: Bind, handlers: Mapping[str, Answer], observe: WebhookObserver
+        self, bind: ListenAddress, handlers: Mapping[str, Answer], observe: WebhookObserver
     ) -> None:
         self.bind = bind
         self.handlers = dict(handlers)
@@ -63,9 +63,9 @@ class WebhookServer:
         """Serve the certificate of a Secret, as it changes."""
         secrets.on_change(self.take)
 
-    def take(self, change: Change) -> None:
+    def take(self, change: StoreChange) -> None:
         """The Secret changed; without a usable certificate the last one is served."""
-        kept = Certificates.of(change.new)
+        kept = WebhookCertificates.of(change.new)
         if kept is None or kept.certificate == self.certificate:
             return
         try:
@@ -80,7 +80,7 @@ class WebhookServer:
     async def run(self) -> None:
         """Serve until cancelled."""
         await self.ready.wait()
-        listener = Listener(self.app(), LIMITS, CLOSE_SECONDS)
+        listener = HttpListener(self.app(), LIMITS, CLOSE_SECONDS)
         try:
             host, port = self.address = await listener.open(self.bind.host, self.bind.port)
             self.listening.set()
@@ -103,7 +103,7 @@ class WebhookServer:
             async with asyncio.timeout(REQUEST_SECONDS), self.slots:
                 body = await answered(self.handlers[path], await request.read())
             response = web.Response(body=body, content_type="application/json")
-        except NotAReview as error:
+        except ReviewError as error:
             response = web.Response(status=400, text=f"{error}\n")
         except TimeoutError:
             response = web.Response(status=503, text="busy; ask again\n")

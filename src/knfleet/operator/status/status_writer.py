@@ -13,15 +13,15 @@ from knfleet.api.knative.conditions import (
 from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
 from knfleet.apply.change_set import Action, ChangeSet
-from knfleet.apply.marks import PART_OF
 from knfleet.apply.observe.repair import Repair
+from knfleet.apply.well_known import PART_OF
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
-from knfleet.operator.desired_objects import Rendering
-from knfleet.operator.installation_record import Record
-from knfleet.operator.kinds import Kind, policy_problem
-from knfleet.operator.messages import told
-from knfleet.operator.status_builder import Statement, is_progress, patch_of, same
+from knfleet.operator.desired_objects import RenderResult
+from knfleet.operator.installation_record import InstallationRecord
+from knfleet.operator.kinds import KnativeKind, policy_problem
+from knfleet.operator.status.messages import shortened
+from knfleet.operator.status.status_builder import StatusBuilder, is_progress, patch_of, same
 from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
@@ -32,16 +32,18 @@ ERRORS = (INSTALL_SUCCEEDED, TARGET_CLUSTER_RESOLVED, VERSION_MIGRATION_ELIGIBLE
 """Conditions whose False is worth an Event; that pods are on their way is not."""
 
 
-class Reporter:
+class StatusWriter:
     """Writes the status and the Events of one kind."""
 
-    def __init__(self, kind: Kind, client: Client, events: Events, metrics: Metrics) -> None:
+    def __init__(self, kind: KnativeKind, client: Client, events: Events, metrics: Metrics) -> None:
         self.kind = kind
         self.client = client
         self.events = events
         self.repairs = metrics.repairs
 
-    async def report(self, record: Record, manifest: Object, said: Statement) -> float:
+    async def report(
+        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+    ) -> float:
         """Write the status if it says something new, and tell what became of it in Events.
 
         Progress waits a while after the last write; the seconds after which to report it again.
@@ -57,7 +59,9 @@ class Reporter:
         await self.write(record, manifest, after)
         return 0.0
 
-    async def write(self, record: Record, manifest: Object, after: KnativeStatus) -> None:
+    async def write(
+        self, record: InstallationRecord, manifest: Object, after: KnativeStatus
+    ) -> None:
         """Write a status, and tell what is new in it."""
         before = record.status
         # Remembered first: the watch may tell of the write before its answer is here.
@@ -75,9 +79,9 @@ class Reporter:
             )
             raise
         record.is_disputed = False
-        self.tell_of(manifest, before, after)
+        self.report_event(manifest, before, after)
 
-    def tell_of(self, manifest: Object, before: KnativeStatus, after: KnativeStatus) -> None:
+    def report_event(self, manifest: Object, before: KnativeStatus, after: KnativeStatus) -> None:
         """Tell what is new in a status."""
         for type_ in ERRORS:
             old, new = find(before, type_), find(after, type_)
@@ -85,9 +89,9 @@ class Reporter:
                 self.events.warning(manifest, "InternalError", new.message)
                 log.error("not as it should be", condition=type_, message=new.message)
         if find(after, READY).status == "True" and find(before, READY).status != "True":
-            self.tell_ready(manifest, before.version, after.version)
+            self.report_ready(manifest, before.version, after.version)
 
-    def tell_ready(self, manifest: Object, before: str, after: str) -> None:
+    def report_ready(self, manifest: Object, before: str, after: str) -> None:
         """Tell that everything is there and works."""
         reason, text = "Ready", f"{self.kind.title} {after} is installed and ready"
         if before and before != after:
@@ -97,19 +101,23 @@ class Reporter:
         self.events.normal(manifest, reason, text)
         log.info("ready", version=after, before=before)
 
-    def tell_warnings(self, record: Record, manifest: Object, rendering: Rendering) -> None:
+    def report_warnings(
+        self, record: InstallationRecord, manifest: Object, rendering: RenderResult
+    ) -> None:
         """Tell of settings that do nothing, once each."""
         for warning in rendering.warnings:
             if record.is_news(warning):
                 self.events.warning(manifest, "SettingWithoutEffect", warning)
 
-    def tell_policy(self, record: Record, manifest: Object) -> None:
+    def report_policy(self, record: InstallationRecord, manifest: Object) -> None:
         """Tell, once, that nobody knows what to do should the target be lost."""
         problem = policy_problem(manifest)
         if problem and record.is_news(problem):
             self.events.warning(manifest, "SettingWithoutEffect", problem)
 
-    def tell_changes(self, record: Record, manifest: Object, changes: ChangeSet) -> None:
+    def report_changes(
+        self, record: InstallationRecord, manifest: Object, changes: ChangeSet
+    ) -> None:
         """Tell what was taken from others, once, and count the rest."""
         if changes.wrote or not changes.settled:
             log.info("applied", changes=str(changes))
@@ -124,26 +132,26 @@ class Reporter:
                 if record.is_news(text):
                     self.events.normal(manifest, "TakenByForce", text)
 
-    def tell_pruned(self, manifest: Object, changes: ChangeSet) -> None:
+    def report_pruned(self, manifest: Object, changes: ChangeSet) -> None:
         """Tell what is gone that is no longer wanted."""
         gone = [str(ref) for ref in changes.by(Action.DELETED)]
         if gone:
             text = f"{len(gone)} objects that are no longer wanted were deleted: "
-            self.events.normal(manifest, "Pruned", text + ", ".join(told(gone)))
+            self.events.normal(manifest, "Pruned", text + ", ".join(shortened(gone)))
             log.info("pruned", changes=str(changes))
-        self.tell_copies(manifest, changes)
+        self.report_copies(manifest, changes)
 
-    def tell_copies(self, manifest: Object, changes: ChangeSet) -> None:
+    def report_copies(self, manifest: Object, changes: ChangeSet) -> None:
         """Tell which objects were not deleted because others made them."""
         copies = [str(change.ref) for change in changes.changes if change.copied]
         if copies:
             text = (
-                f"{', '.join(told(copies))}: not deleted, because another client made it as a copy"
-                f" of an object of ours; the label {PART_OF} was taken off"
+                f"{', '.join(shortened(copies))}: not deleted, because another client made it as a"
+                f" copy of an object of ours; the label {PART_OF} was taken off"
             )
             self.events.warning(manifest, "NotRemoved", text)
 
-    def tell_repair(self, manifest: Object, repair: Repair) -> None:
+    def report_repair(self, manifest: Object, repair: Repair) -> None:
         """Tell what others changed, and that it is repaired; or that they do not leave it."""
         failed = [each for each in repair.changes.failures if each.ref == repair.drift.ref]
         result = "repaired"

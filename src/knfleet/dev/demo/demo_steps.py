@@ -12,10 +12,10 @@ from msgspec import Struct
 from knfleet.api.knative.conditions import READY
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
-from knfleet.dev.cluster_contents import Thing, contents
-from knfleet.dev.errors import GroundError
-from knfleet.dev.progress import Progress
+from knfleet.apply.manifest_fields import items, part
+from knfleet.dev.cluster_contents import ContentsEntry, contents
+from knfleet.dev.errors import DevError
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 
@@ -38,7 +38,7 @@ OF_EVERY_NAMESPACE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceacc
 """What the cluster puts into a new namespace, sooner or later."""
 
 
-class Wanted(Struct, frozen=True):
+class DemoResource(Struct, frozen=True):
     """A custom resource of the demo."""
 
     title: str
@@ -58,7 +58,7 @@ class Wanted(Struct, frozen=True):
         }
 
 
-SERVING = Wanted(
+SERVING = DemoResource(
     "Knative Serving with Kourier",
     SERVINGS,
     Key("knative-serving", "knative-serving"),
@@ -67,7 +67,9 @@ SERVING = Wanted(
         "config": {"network": {"ingress-class": "kourier.ingress.networking.knative.dev"}},
     },
 )
-EVENTING = Wanted("Knative Eventing", EVENTINGS, Key("knative-eventing", "knative-eventing"), {})
+EVENTING = DemoResource(
+    "Knative Eventing", EVENTINGS, Key("knative-eventing", "knative-eventing"), {}
+)
 
 
 async def served(client: Client) -> None:
@@ -82,7 +84,7 @@ async def served(client: Client) -> None:
 
 
 async def wait_for(
-    client: Client, wanted: Wanted, holds: Callable[[Object], bool], problem: str
+    client: Client, wanted: DemoResource, holds: Callable[[Object], bool], problem: str
 ) -> Object:
     """Watch a custom resource until something holds of it; it as it is then."""
     async with limit(problem):
@@ -92,7 +94,7 @@ async def wait_for(
             async for event in events:
                 if event.type != "BOOKMARK" and holds(event.object):
                     return event.object
-    raise GroundError(problem)
+    raise DevError(problem)
 
 
 async def together(*work: Coroutine[None, None, None]) -> None:
@@ -101,11 +103,13 @@ async def together(*work: Coroutine[None, None, None]) -> None:
         async with asyncio.TaskGroup() as group:
             for each in work:
                 group.create_task(each)
-    except* (GroundError, KubeError) as errors:
+    except* (DevError, KubeError) as errors:
         raise errors.exceptions[0] from None
 
 
-async def install(client: Client, wanted: Wanted, version: str, progress: Progress) -> None:
+async def install(
+    client: Client, wanted: DemoResource, version: str, progress: ProgressReporter
+) -> None:
     """Apply a custom resource, and show how far it is until it is ready."""
     started = time.monotonic()
     applied = await client.apply(wanted.resource, wanted.manifest(version))
@@ -113,7 +117,7 @@ async def install(client: Client, wanted: Wanted, version: str, progress: Progre
 
     def is_ready(manifest: Object) -> bool:
         status, ready = part(manifest, "status"), condition(manifest, READY)
-        tell(wanted, ready.get("message", ""), progress)
+        report(wanted, ready.get("message", ""), progress)
         is_seen = status.get("observedGeneration") == generation
         at_version = str(status.get("version", "")).startswith(version)
         return is_seen and at_version and ready.get("status") == "True"
@@ -122,7 +126,7 @@ async def install(client: Client, wanted: Wanted, version: str, progress: Progre
     status = part(await wait_for(client, wanted, is_ready, problem), "status")
     seconds = time.monotonic() - started
     installed = status.get("version", "")
-    progress.say(f"{wanted.place}: {wanted.title} {installed} is ready after {seconds:.1f} s")
+    progress.report(f"{wanted.place}: {wanted.title} {installed} is ready after {seconds:.1f} s")
 
 
 def condition(manifest: Object, type_: str) -> Object:
@@ -131,7 +135,7 @@ def condition(manifest: Object, type_: str) -> Object:
     return found[0] if found else {}
 
 
-def tell(wanted: Wanted, message: str, progress: Progress) -> None:
+def report(wanted: DemoResource, message: str, progress: ProgressReporter) -> None:
     """Show how many workloads are ready."""
     found = NUMBERS.search(message)
     if found is not None:
@@ -140,7 +144,7 @@ def tell(wanted: Wanted, message: str, progress: Progress) -> None:
         )
 
 
-async def remove(client: Client, wanted: Wanted, progress: Progress) -> None:
+async def remove(client: Client, wanted: DemoResource, progress: ProgressReporter) -> None:
     """Delete a custom resource, and wait until it is gone."""
     started = time.monotonic()
     await client.delete(wanted.resource, wanted.key)
@@ -151,14 +155,16 @@ async def remove(client: Client, wanted: Wanted, progress: Progress) -> None:
             except NotFound:
                 break
             await asyncio.sleep(POLL_SECONDS)
-    progress.say(
+    progress.report(
         f"{wanted.place}: {wanted.title} is removed after {time.monotonic() - started:.1f} s"
     )
 
 
-async def nothing_left(client: Client, before: set[Thing], place: str, progress: Progress) -> None:
+async def nothing_left(
+    client: Client, before: set[ContentsEntry], place: str, progress: ProgressReporter
+) -> None:
     """Make sure that only CRDs have stayed."""
-    left: list[Thing] = []
+    left: list[ContentsEntry] = []
     try:
         async with asyncio.timeout(STEP_SECONDS):
             while True:
@@ -168,11 +174,11 @@ async def nothing_left(client: Client, before: set[Thing], place: str, progress:
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         names = ", ".join(f"{each.resource} {each.key}" for each in left[:5])
-        raise GroundError(f"{len(left)} objects are left on {place}: {names}") from None
-    progress.say(f"{place}: nothing is left of it but CustomResourceDefinitions")
+        raise DevError(f"{len(left)} objects are left on {place}: {names}") from None
+    progress.report(f"{place}: nothing is left of it but CustomResourceDefinitions")
 
 
-def leftovers(things: set[Thing]) -> list[Thing]:
+def leftovers(things: set[ContentsEntry]) -> list[ContentsEntry]:
     """What should not have stayed."""
     return sorted(
         each
@@ -189,4 +195,4 @@ async def limit(problem: str) -> AsyncGenerator[None]:
         async with asyncio.timeout(STEP_SECONDS):
             yield
     except TimeoutError:
-        raise GroundError(f"{problem} within {STEP_SECONDS:g} s") from None
+        raise DevError(f"{problem} within {STEP_SECONDS:g} s") from None

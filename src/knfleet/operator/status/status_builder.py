@@ -27,7 +27,7 @@ INSTALLING, NOT_READY = ON_THEIR_WAY = ("Installing", "NotReady")
 """Reasons of conditions whose messages change often before they are True."""
 
 
-class Statement:
+class StatusBuilder:
     """A status in the making."""
 
     def __init__(self, status: KnativeStatus, generation: int, now: datetime) -> None:
@@ -86,7 +86,7 @@ class Statement:
         """Some workloads are not available yet."""
         self.false(DEPLOYMENTS_AVAILABLE, NOT_READY, message)
 
-    def not_seen(self) -> None:
+    def mark_unknown(self) -> None:
         """Whether the workloads are available cannot be told."""
         message = "the workloads cannot be seen yet; looking again"
         self.unknown(DEPLOYMENTS_AVAILABLE, "NotKnown", message)
@@ -151,10 +151,10 @@ def same(one: KnativeStatus, other: KnativeStatus) -> bool:
 
 def is_progress(before: KnativeStatus, after: KnativeStatus) -> bool:
     """Whether a status tells only in other words what is still waited for."""
-    return same(worded_alike(before), worded_alike(after))
+    return same(without_progress_messages(before), without_progress_messages(after))
 
 
-def worded_alike(status: KnativeStatus) -> KnativeStatus:
+def without_progress_messages(status: KnativeStatus) -> KnativeStatus:
     """A status without the messages of conditions that are on their way."""
     known = [
         replace(each, message="") if each.reason in ON_THEIR_WAY else each

@@ -3,37 +3,43 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from knfleet.apply.change_set import ChangeSet, Denial, Failure, Pending, Why
-from knfleet.apply.observe.readiness import Health, State, Summary
+from knfleet.apply.change_set import (
+    ChangeSet,
+    FailureKind,
+    MissingRight,
+    ObjectFailure,
+    ObjectPending,
+)
+from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import JOB, Ref
 
 MOST_NAMED = 8
 """So many objects are named; of more, the number is told."""
 
 
-def failure_text(failures: Sequence[Failure]) -> str:
+def failure_text(failures: Sequence[ObjectFailure]) -> str:
     """What failed; of missing rights every single one is named."""
     parts: list[str] = []
     denials = sorted({denial for each in failures for denial in each.denials})
     if denials:
         parts.append(f"the operator is not allowed to {denials_text(denials)}")
     rest = [each for each in failures if not each.denials]
-    parts += told(group(rest))
+    parts += shortened(group(rest))
     return "; ".join(parts)
 
 
-def group(failures: Iterable[Failure]) -> list[str]:
+def group(failures: Iterable[ObjectFailure]) -> list[str]:
     """One sentence for each thing that the server said, with the objects that it said it of."""
-    by_words: defaultdict[tuple[Why, str], list[Ref]] = defaultdict(list)
+    by_words: defaultdict[tuple[FailureKind, str], list[Ref]] = defaultdict(list)
     for each in failures:
         by_words[each.why, each.message].append(each.ref)
     return [
-        f"{', '.join(told(map(str, refs)))}: {message} ({why})"
+        f"{', '.join(shortened(map(str, refs)))}: {message} ({why})"
         for (why, message), refs in by_words.items()
     ]
 
 
-def denials_text(denials: Iterable[Denial]) -> str:
+def denials_text(denials: Iterable[MissingRight]) -> str:
     """Rights as `create, patch deployments.apps in NAMESPACE`."""
     verbs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for denial in denials:
@@ -45,9 +51,9 @@ def denials_text(denials: Iterable[Denial]) -> str:
     )
 
 
-def pending_text(pending: Sequence[Pending]) -> str:
+def pending_text(pending: Sequence[ObjectPending]) -> str:
     """What must wait, and for what."""
-    return "; ".join(told(map(str, pending)))
+    return "; ".join(shortened(map(str, pending)))
 
 
 def left_text(changes: ChangeSet) -> str:
@@ -63,40 +69,40 @@ def left_text(changes: ChangeSet) -> str:
 def losses_text(shortfall: str, lost: Iterable[Ref]) -> str:
     """Why manifests that are not the installed component do not replace it."""
     return (
-        f"{shortfall}; with it {', '.join(told(map(str, lost)))} would be deleted, so nothing is"
-        " changed: give the manifests of the component, or delete the custom resource"
+        f"{shortfall}; with it {', '.join(shortened(map(str, lost)))} would be deleted, so nothing"
+        " is changed: give the manifests of the component, or delete the custom resource"
     )
 
 
-def told(texts: Iterable[str]) -> list[str]:
+def shortened(texts: Iterable[str]) -> list[str]:
     """Some texts, and how many more there are."""
     every = list(texts)
     more = len(every) - MOST_NAMED
     return [*every[:MOST_NAMED], f"and {more} more"] if more > 1 else every
 
 
-def workloads(summary: Summary) -> Summary:
+def workloads(summary: SetReadiness) -> SetReadiness:
     """How the workloads are, without Jobs."""
-    return Summary(tuple(each for each in summary.healths if each.ref.group_kind != JOB))
+    return SetReadiness(tuple(each for each in summary.healths if each.ref.group_kind != JOB))
 
 
-def jobs(summary: Summary) -> Summary:
+def jobs(summary: SetReadiness) -> SetReadiness:
     """How the Jobs are."""
-    return Summary(tuple(each for each in summary.healths if each.ref.group_kind == JOB))
+    return SetReadiness(tuple(each for each in summary.healths if each.ref.group_kind == JOB))
 
 
-def waiting_text(summary: Summary, order: Iterable[Ref]) -> str:
+def waiting_text(summary: SetReadiness, order: Iterable[Ref]) -> str:
     """Which workloads are waited for, in the order of the release, and how far they are."""
     place = {ref: index for index, ref in enumerate(order)}
-    unready = [each for each in summary.healths if each.state != State.READY]
+    unready = [each for each in summary.healths if each.state != ReadinessState.READY]
     unready.sort(key=lambda each: place.get(each.ref, len(place)))
     names = ", ".join(each.ref.name for each in unready)
     ready = len(summary.healths) - len(unready)
-    details = "; ".join(told(map(health_text, unready)))
+    details = "; ".join(shortened(map(health_text, unready)))
     return f"Waiting on deployments: {names}; {ready} of {len(summary.healths)} ready: {details}"
 
 
-def health_text(health: Health) -> str:
+def health_text(health: ObjectReadiness) -> str:
     """How one workload is, in a few words."""
     count = f" {health.ready}/{health.wanted}" if health.wanted else ""
     return f"{health.ref.name}{count}" + (f" ({health.message})" if health.message else "")

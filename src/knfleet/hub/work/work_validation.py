@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from knfleet.api.meta import Object
-from knfleet.hub.webhook.reviews import Request
+from knfleet.hub.webhook.admission_review import AdmissionRequest
 
 SIZE_LIMIT = 500 * 1024
 """Bytes that the manifests of one work may have together."""
@@ -15,43 +15,43 @@ ESCAPED = {b"<": 5, b">": 5, b"&": 5, b"\xe2\x80\xa8": 3, b"\xe2\x80\xa9": 3}
 """What API servers escape in JSON and we do not, and by how many bytes that is longer."""
 
 
-class Meta(Struct, frozen=True):
+class ManifestName(Struct, frozen=True):
     """Where an object is."""
 
     name: str = ""
     namespace: str = ""
 
 
-class Identity(Struct, frozen=True, rename="camel"):
+class ManifestIdentity(Struct, frozen=True, rename="camel"):
     """Which object a manifest is."""
 
     api_version: str = ""
     kind: str = ""
-    metadata: Meta = Meta()
+    metadata: ManifestName = ManifestName()
 
 
-class Workload(Struct, frozen=True):
+class SentWorkload(Struct, frozen=True):
     """The manifests, as they were sent."""
 
     manifests: list[Raw] = []
 
 
-class Spec(Struct, frozen=True):
+class SentSpec(Struct, frozen=True):
     """The part of a work that is looked at."""
 
-    workload: Workload = Workload()
+    workload: SentWorkload = SentWorkload()
 
 
-class Work(Struct, frozen=True):
+class SentWork(Struct, frozen=True):
     """A ManifestWork, as far as it is looked at."""
 
-    spec: Spec = Spec()
+    spec: SentSpec = SentSpec()
 
 
-def validate(request: Request) -> str:
+def validate(request: AdmissionRequest) -> str:
     """What is wrong with a work; empty when nothing is."""
     try:
-        work = msgspec.json.decode(request.object, type=Work)
+        work = msgspec.json.decode(request.object, type=SentWork)
     except msgspec.DecodeError as error:
         return f"the ManifestWork cannot be read: {error}"
     return problem(work.spec.workload.manifests)
@@ -62,10 +62,10 @@ def problem(manifests: list[Raw]) -> str:
     size = sum(encoded_size(len(each)) for each in manifests)
     if size > SIZE_LIMIT:
         return f"the size of manifests is {size} bytes which exceeds the {SIZE_LIMIT} limit"
-    seen: set[Identity] = set()
+    seen: set[ManifestIdentity] = set()
     for manifest in manifests:
         try:
-            each = msgspec.json.decode(manifest, type=Identity)
+            each = msgspec.json.decode(manifest, type=ManifestIdentity)
         except msgspec.DecodeError as error:
             return f"a manifest cannot be read: {error}"
         if each in seen:

@@ -4,36 +4,36 @@ import pytest
 
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.web.pages.routes import Place, finds, place_of
+from knfleet.web.pages.routes import Route, finds, route_of
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "route"),
     [
-        ("/", Place("overview")),
-        ("/versions", Place("versions")),
-        ("/cluster/c1", Place("cluster", ("c1",))),
-        ("/cluster/fleet/c1", Place("cluster", ("fleet/c1",))),
-        ("/cr/knativeserving/ns/n", Place("install", ("knativeserving", "ns", "n"))),
+        ("/", Route("overview")),
+        ("/versions", Route("versions")),
+        ("/cluster/c1", Route("cluster", ("c1",))),
+        ("/cluster/fleet/c1", Route("cluster", ("fleet/c1",))),
+        ("/cr/knativeserving/ns/n", Route("install", ("knativeserving", "ns", "n"))),
     ],
 )
-def test_an_address_is_a_page(path: str, place: Place) -> None:
+def test_an_address_is_a_page(path: str, route: Route) -> None:
     """A cluster that another manager publishes has a slash in its name."""
-    assert place == place_of(path, {})
+    assert route == route_of(path, {})
 
 
 @pytest.mark.parametrize("path", ["", "/cr/secrets/ns/n", "/cr/knativeserving/ns", "/clusters"])
 def test_all_else_is_none(path: str) -> None:
     """Only our two kinds have pages."""
-    assert place_of(path, {}) is None
+    assert route_of(path, {}) is None
 
 
 def test_a_page_about_an_installation_knows_which() -> None:
     """Kind and key come from the address."""
-    place = place_of("/cr/knativeserving/my%20ns/n", {})
+    route = route_of("/cr/knativeserving/my%20ns/n", {})
 
-    assert place is not None
-    assert (SERVINGS, Key("my ns", "n")) == place.installation()
+    assert route is not None
+    assert (SERVINGS, Key("my ns", "n")) == route.installation()
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def test_a_page_about_an_installation_knows_which() -> None:
 )
 def test_a_part_that_is_none_is_the_first(number: str, expected: int) -> None:
     """Whatever somebody types."""
-    place = place_of("/", {"page": number})
+    route = route_of("/", {"page": number})
 
-    assert place is not None
-    assert expected == place.number
+    assert route is not None
+    assert expected == route.number
 
 
 def test_a_search_finds_what_has_all_words() -> None:
     """In any order, in any case, in any of the texts."""
-    words = Place("overview", search=" Broken  SPOKE ").words
+    words = Route("overview", search=" Broken  SPOKE ").words
 
     assert finds(words, "spoke-1", "broken")
     assert not finds(words, "spoke-1", "fine")

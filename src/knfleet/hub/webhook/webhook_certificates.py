@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knfleet.api.meta import Object
 
@@ -28,7 +29,7 @@ RETRY = timedelta(minutes=1)
 FIELDS = {"bundle": "ca.crt", "ca_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 
 
-class Certificates(Struct, frozen=True):
+class WebhookCertificates(Struct, frozen=True):
     """What the Secret holds, as PEM."""
 
     bundle: bytes
@@ -39,10 +40,10 @@ class Certificates(Struct, frozen=True):
     key: bytes
 
     def __repr__(self) -> str:
-        return "Certificates()"
+        return "WebhookCertificates()"
 
     @classmethod
-    def of(cls, secret: Object | None) -> "Certificates | None":
+    def of(cls, secret: Object | None) -> "WebhookCertificates | None":
         """What a Secret holds; None when it lacks something or has something else."""
         data: dict[str, str] = (secret or {}).get("data") or {}
         try:
@@ -86,23 +87,27 @@ class Certificates(Struct, frozen=True):
         return next((each for each in self.authorities if has_signed(each, leaf)), None)
 
 
-class Renewal(Struct, frozen=True):
+class CertificateRenewal(Struct, frozen=True):
     """What is to be kept from now on, and when to look again."""
 
-    certificates: Certificates
+    certificates: WebhookCertificates
     look_at: datetime
 
 
-def renewal(kept: Certificates | None, names: Sequence[str], now: datetime) -> Renewal:
+def renewal(
+    kept: WebhookCertificates | None, names: Sequence[str], now: datetime
+) -> CertificateRenewal:
     """The certificates that the server should have now; the same ones while nothing is due."""
     if kept is None or is_invalid(kept.authorities[0], now):
         made = fresh(names, now)
-        return Renewal(made, next_look(made, now))
+        return CertificateRenewal(made, next_look(made, now))
     made = kept
     if is_due(made.authorities[0], now):
         key = new_key()
         added = authority(key, now)
-        made = Certificates(pem(added) + made.bundle, key_pem(key), made.certificate, made.key)
+        made = WebhookCertificates(
+            pem(added) + made.bundle, key_pem(key), made.certificate, made.key
+        )
     newest = made.authorities[0]
     is_old = (
         not has_signed(newest, made.serving)
@@ -113,17 +118,17 @@ def renewal(kept: Certificates | None, names: Sequence[str], now: datetime) -> R
     if is_old and (may_sign or is_invalid(made.serving, now)):
         made = signed(made, names, now)
     made = without_useless(made, now)
-    return Renewal(made, next_look(made, now))
+    return CertificateRenewal(made, next_look(made, now))
 
 
-def fresh(names: Sequence[str], now: datetime) -> Certificates:
+def fresh(names: Sequence[str], now: datetime) -> WebhookCertificates:
     """A new CA, and a serving certificate by it."""
     key = new_key()
     certificate = authority(key, now)
-    return signed(Certificates(pem(certificate), key_pem(key), b"", b""), names, now)
+    return signed(WebhookCertificates(pem(certificate), key_pem(key), b"", b""), names, now)
 
 
-def signed(kept: Certificates, names: Sequence[str], now: datetime) -> Certificates:
+def signed(kept: WebhookCertificates, names: Sequence[str], now: datetime) -> WebhookCertificates:
     """The same with a new serving certificate by the newest CA."""
     issuer, ca_key = kept.authorities[0], key_of(kept.ca_key)
     key = new_key()
@@ -145,7 +150,7 @@ def signed(kept: Certificates, names: Sequence[str], now: datetime) -> Certifica
         )
         .sign(ca_key, hashes.SHA256())
     )
-    return Certificates(kept.bundle, kept.ca_key, pem(certificate), key_pem(key))
+    return replace(kept, certificate=pem(certificate), key=key_pem(key))
 
 
 def authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
@@ -177,16 +182,16 @@ def authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificat
     )
 
 
-def without_useless(kept: Certificates, now: datetime) -> Certificates:
+def without_useless(kept: WebhookCertificates, now: datetime) -> WebhookCertificates:
     """The same without CAs that have expired, and those that neither sign nor are signed by."""
     newest, *others = kept.authorities
     leaf = kept.serving
     used = [each for each in others if has_signed(each, leaf) and not is_invalid(each, now)]
     bundle = b"".join(map(pem, [newest, *used]))
-    return Certificates(bundle, kept.ca_key, kept.certificate, kept.key)
+    return replace(kept, bundle=bundle)
 
 
-def next_look(kept: Certificates, now: datetime) -> datetime:
+def next_look(kept: WebhookCertificates, now: datetime) -> datetime:
     """When something may be due."""
     newest = kept.authorities[0]
     is_signed = has_signed(newest, kept.serving)
