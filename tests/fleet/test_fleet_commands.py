@@ -87,7 +87,9 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
         await check_lost(hub.kubeconfig, client)
     async with Client(hub.connection) as client:
         await with_work(client, "lost")
-        assert "ManagedCluster lost" in await done(hub.kubeconfig, "clean", "--dry-run")
+        lost = await done(hub.kubeconfig, "clean", "--dry-run")
+        assert "ManagedCluster lost" in lost
+        assert "ManifestWork lost/left" in lost
         assert "removed" in await done(hub.kubeconfig, "clean")
         await until(lambda: is_clean(client), "nothing is left on the hub")
         await until(lambda: is_bare(client, ground), "nothing of the hub is left anywhere")

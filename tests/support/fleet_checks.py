@@ -127,7 +127,9 @@ async def check_lost(kubeconfig: Path, client: Client) -> None:
     said = await refused(kubeconfig, "detach", "gone", "--timeout", "2")
     assert "1 manifestworks (left) left in namespace gone" in said
     assert "`knfleet detach gone --force`" in said
-    assert "gone is detached" in await done(kubeconfig, "detach", "gone", "--force")
+    forced = await type_in(kubeconfig, "detach", "gone", "--force")
+    assert (forced.code, forced.out) == (0, "gone is detached\n")
+    assert "1 works of gone (left): they are given up" in forced.err
     assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
 
 
@@ -147,12 +149,12 @@ async def check_works(kubeconfig: Path, spoke: Client, leave: Sequence[str]) -> 
     work: Object = {
         "apiVersion": APPLIED_WORKS.api_version,
         "kind": APPLIED_WORKS.kind,
-        "metadata": {"name": "left"},
+        "metadata": {"name": "hash-left"},
         "spec": {"hubHash": "x", "manifestWorkName": "left"},
     }
     await spoke.create(APPLIED_WORKS, work)
-    assert "1 ManifestWorks are still applied" in await refused(kubeconfig, *leave)
-    await spoke.delete(APPLIED_WORKS, Key("", "left"))
+    assert "1 ManifestWorks are still applied here (left)" in await refused(kubeconfig, *leave)
+    await spoke.delete(APPLIED_WORKS, Key("", "hash-left"))
     other = await refused(kubeconfig, "unjoin", "--cluster-name", "other")
     assert "not joined as other" in other
 

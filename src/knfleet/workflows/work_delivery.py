@@ -47,6 +47,14 @@ class DeliveryWish(Struct, frozen=True):
     dry_run: bool = False
 
 
+class FoundSet(Struct, frozen=True):
+    """A set of objects as it is on the hub."""
+
+    works: dict[int, Object]
+    taken: frozenset[int]
+    """Numbers that works have which do not belong to it."""
+
+
 async def check_cluster(client: Client, cluster: str) -> None:
     """Raise `WorkError` when a cluster cannot have works yet."""
     try:
@@ -68,15 +76,21 @@ async def check_cluster(client: Client, cluster: str) -> None:
 
 async def works_of_set(client: Client, name: str, cluster: str) -> dict[int, Object]:
     """The works that a set of objects is delivered by, by their number; the first has its name."""
+    return (await found_set(client, name, cluster)).works
+
+
+async def found_set(client: Client, name: str, cluster: str) -> FoundSet:
+    """A set as it is on the hub."""
     listed = await client.list(WORKS, cluster, metadata_only=True)
-    numbers = {
-        number: str(each["metadata"]["name"])
-        for each in listed.items
-        if (number := part_number(name, each["metadata"]["name"]))
-        and (number == 1 or belongs_to(each, name))
+    numbered = {part_number(name, each["metadata"]["name"]): each for each in listed.items}
+    own = {
+        number: Key.of(each)
+        for number, each in numbered.items()
+        if number == 1 or (number and belongs_to(each, name))
     }
-    found = await asyncio.gather(*(get(client, Key(cluster, each)) for each in numbers.values()))
-    return {number: each for number, each in zip(numbers, found, strict=True) if each is not None}
+    found = await asyncio.gather(*(get(client, key) for key in own.values()))
+    works = {number: each for number, each in zip(own, found, strict=True) if each is not None}
+    return FoundSet(works, frozenset(numbered) - frozenset(own))
 
 
 async def get(client: Client, key: Key) -> Object | None:
@@ -108,10 +122,17 @@ async def deliver(client: Client, wish: DeliveryWish, cluster: str) -> list[Deli
     Parts that are no longer needed go last, when what was in them is elsewhere.
     """
     await check_cluster(client, cluster)
-    there = await works_of_set(client, wish.name, cluster)
+    found = await found_set(client, wish.name, cluster)
+    there = found.works
     for work in there.values():
         check_owner(work)
     parts = split(wish.name, wish.manifests, manifests_in(there))
+    for each in parts:
+        if each.number in found.taken:
+            raise WorkError(
+                f"work {each.name} in cluster {cluster} exists, and is no part of {wish.name};"
+                " choose another name"
+            )
     try:
         if there and not wish.overwrite:
             return await compared(client, wish, parts, there)
@@ -196,13 +217,7 @@ def manifest_of(each: WorkPart, cluster: str) -> Object:
 
 async def create(client: Client, each: WorkPart, cluster: str, wish: DeliveryWish) -> Delivered:
     """Make a work."""
-    try:
-        await client.create(WORKS, manifest_of(each, cluster), dry_run=wish.dry_run)
-    except Conflict as error:
-        raise WorkError(
-            f"work {each.name} in cluster {cluster} exists, and is no part of {wish.name}; choose"
-            " another name"
-        ) from error
+    await client.create(WORKS, manifest_of(each, cluster), dry_run=wish.dry_run)
     return Delivered("create", each.name, cluster)
 
 

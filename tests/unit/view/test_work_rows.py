@@ -18,9 +18,10 @@ def reported(*conditions: Object, manifests: list[Object] | None = None, **meta:
     """A work with two ConfigMaps, and what an agent reported."""
     made = work("w", config_map("a"), config_map("b"))
     made["metadata"] |= {"namespace": "c1", "generation": 2, **meta}
-    made["status"] = {"conditions": list(conditions)}
+    status: Object = {"conditions": list(conditions)}
+    made["status"] = status
     if manifests is not None:
-        made["status"]["resourceStatus"] = {"manifests": manifests}
+        status["resourceStatus"] = {"manifests": manifests}
     return made
 
 
