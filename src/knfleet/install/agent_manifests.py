@@ -22,8 +22,7 @@ from knfleet.api.operator import (
     KLUSTERLETS,
 )
 from knfleet.api.operator import GROUP as OPERATOR_GROUP
-from knfleet.hub.registration.rbac import READ, rule
-from knfleet.hub.rights import RBAC_GROUP
+from knfleet.api.rbac_rules import RBAC_GROUP, READ, rule
 from knfleet.install.deployments import (
     AGENT_MEMORY,
     HEALTH_PORT,

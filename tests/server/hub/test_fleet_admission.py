@@ -26,7 +26,7 @@ from knfleet.api.core import (
     NAMESPACES,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.hub.registration.rbac import rule
+from knfleet.api.rbac_rules import rule
 from knfleet.install.deployments import HubInstall
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client

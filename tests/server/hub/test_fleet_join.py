@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AGENT_NAME,
@@ -28,7 +29,6 @@ from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import CSRApprovalController, approve, concluded
 from knfleet.hub.registration.drivers.csr_rules import NAME_TAKEN, examine
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest as Asked

@@ -5,10 +5,9 @@ import pytest
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import CLUSTER_MANAGERS, NIL_EXECUTOR_GATE
+from knfleet.api.rbac_rules import cluster_role, rule
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.hub.admission.works import DEFAULT_EXECUTOR
-from knfleet.hub.registration.rbac import rule
-from knfleet.hub.rights import role
 from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client
@@ -104,7 +103,7 @@ async def author(fleet: Client, connection: Connection, name: str, *names: str) 
     if names:
         rules.append(rule(WORKS.group, [WORKS.plural], ["execute-as"], list(names)))
     reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name}
-    await fleet.apply(CLUSTER_ROLES, role(name, rules))
+    await fleet.apply(CLUSTER_ROLES, cluster_role(name, rules))
     meta = {"name": name, "namespace": "default"}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
     await fleet.apply(SERVICE_ACCOUNTS, account)
@@ -208,7 +207,7 @@ async def test_an_agent_changes_nothing_of_a_work_but_its_finalizer_and_status(
     key = Key("applies", "w")
     async with Client(connection) as own:
         for patch in BY_AGENTS.values():
-            with pytest.raises(Forbidden, match="knfleet-agent-works"):
+            with pytest.raises(Forbidden, match="knfleet-agent-works|knfleet-work-executor"):
                 await own.patch(WORKS, key, patch)
         both = {"metadata": {"finalizers": ["example.com/mine", WORK_FINALIZER]}}
         await own.patch(WORKS, key, both)

@@ -21,9 +21,9 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import OPERATOR_NAMESPACE
+from knfleet.api.rbac_rules import cluster_role, rule
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.registration.rbac import ACCESS_SECRET, rule
-from knfleet.hub.rights import role
+from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
@@ -266,7 +266,7 @@ async def reachable(
 ) -> AsyncGenerator[None]:
     """A cluster whose profile leads to this very API server, with few rights there."""
     rules = [rule("", ["configmaps"], ["get", "create", "patch"])]
-    await fleet.apply(CLUSTER_ROLES, role("writes-configmaps", rules))
+    await fleet.apply(CLUSTER_ROLES, cluster_role("writes-configmaps", rules))
     account = {"kind": "ServiceAccount", "name": "default", "namespace": "kube-public"}
     await fleet.apply(
         CLUSTER_ROLE_BINDINGS,

@@ -33,6 +33,7 @@ from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items
 from knfleet.hub.context import HubContext, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Acceptance
+from knfleet.hub.registration.drivers.registry import DRIVERS
 from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import ApiError, Conflict, NotFound
@@ -167,6 +168,8 @@ class ClusterDeletion:
             seconds = abandoned_in(cluster, self.context.now())
             return result if seconds is None else result.within(seconds)
         await self.registration.revoke(cluster.name)
+        for driver in DRIVERS:
+            await driver.clean_up(self.context, cluster.name)
         if cluster.metadata.annotations.get(DELETE_NAMESPACE) == "true":
             await self.delete_namespace(cluster)
         ours = (API_FINALIZER, CLEANUP_FINALIZER)

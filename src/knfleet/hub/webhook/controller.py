@@ -4,25 +4,28 @@ The leader writes; every replica serves what the Secret holds. A configuration o
 as ours when its webhook is our Service, so that others need only be watched to be supplied.
 """
 
-import asyncio
 import base64
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from knfleet.api.core import SECRETS, VALIDATING_WEBHOOKS
-from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.api.meta import Key, Object, Request, Resource
 from knfleet.apply.manifest_fields import items, part
-from knfleet.hub.context import Now
+from knfleet.hub.context import HubContext, cluster_request
+from knfleet.hub.hub_controller import HubController, Watch
+from knfleet.hub.webhook.rights import RULES
 from knfleet.hub.webhook.webhook_certificates import WebhookCertificates, renewal, service_names
 from knfleet.hub.webhook.webhook_objects import CONFIGURATIONS, SECRET, SERVICE
-from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
-from knfleet.kube.client.verbs import Client
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Conflict, NotFound
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
 CONFLICT_SECONDS = 0.2
+SYNC_SECONDS = 0.5
+EVERYTHING = cluster_request(SECRET)
+"""The one request: certificates and configurations belong together."""
 
 
 class CABundleField(Struct, frozen=True):
@@ -34,57 +37,51 @@ class CABundleField(Struct, frozen=True):
     """What is there now."""
 
 
+def certificate_secrets(context: HubContext) -> Informer:
+    """The informer of the Secret, which controller and server share."""
+    return context.informers.shared(
+        SECRETS,
+        context.configuration.namespace,
+        fields=f"metadata.name={SECRET}",
+        required=False,
+    )
+
+
 class WebhookCertificateController:
     """Reconciles the Secret, and every object whose webhook is our Service."""
 
-    def __init__(
-        self, client: Client, namespace: str, now: Now, *, names: Sequence[str] = ()
-    ) -> None:
-        self.client = client
-        self.key = Key(namespace, SECRET)
-        self.names = (*service_names(SERVICE, namespace), *names)
-        self.now = now
-        self.secrets = Informer(
-            client,
-            SECRETS,
-            namespace,
-            fields=f"metadata.name={SECRET}",
-            trim=without_managed_fields,
-        )
+    def __init__(self, context: HubContext) -> None:
+        self.context = context
+        self.client = context.client
+        configuration = context.configuration
+        self.key = Key(configuration.namespace, SECRET)
+        names = service_names(SERVICE, configuration.namespace)
+        self.names = (*names, *configuration.webhook_names)
+        self.secrets = certificate_secrets(context)
         self.called = [
-            Informer(
-                client,
-                VALIDATING_WEBHOOKS,
-                fields=f"metadata.name={name}",
-                trim=without_managed_fields,
+            context.informers.shared(
+                VALIDATING_WEBHOOKS, fields=f"metadata.name={name}", required=False
             )
             for name in CONFIGURATIONS
         ]
         """Objects that name webhooks."""
 
-    @property
-    def informers(self) -> list[Informer]:
-        """Everything that is watched."""
-        return [self.secrets, *self.called]
-
-    async def synced(self) -> None:
-        """Return when everything is known."""
-        await asyncio.gather(*(each.synced.wait() for each in self.informers))
-
-    @property
-    def request(self) -> Request:
-        """The request to look at everything."""
-        return Request(HUB, self.key)
+    def watches(self) -> Sequence[Watch]:
+        """The Secret, and the objects that name webhooks."""
+        informers = (self.secrets, *self.called)
+        return [Watch(each.on_change, self.by_change) for each in informers]
 
     def by_change(self, _change: StoreChange) -> Iterable[Request]:
         """The Secret or a configuration changed."""
-        yield self.request
+        yield EVERYTHING
 
-    async def reconcile(self, _request: Request) -> Result:
+    async def reconcile(self, request: Request) -> Result:
         """Make the certificates right, then the configurations."""
+        if not self.secrets.synced.is_set():
+            return Result.after(SYNC_SECONDS)
         found = self.secrets.get(self.key)
         kept = WebhookCertificates.of(found)
-        wanted = renewal(kept, self.names, self.now())
+        wanted = renewal(kept, self.names, self.context.now())
         try:
             if wanted.certificates != kept:
                 await self.write(found, wanted.certificates)
@@ -93,7 +90,7 @@ class WebhookCertificateController:
                     await self.inject(informer.resource, manifest, wanted.certificates.bundle)
         except Conflict:
             return Result.after(CONFLICT_SECONDS)
-        return Result.after((wanted.look_at - self.now()).total_seconds())
+        return Result.after((wanted.look_at - self.context.now()).total_seconds())
 
     async def write(self, found: Object | None, made: WebhookCertificates) -> None:
         """Keep certificates, unless the Secret has changed since it was read."""
@@ -145,3 +142,8 @@ def targets(manifest: Object, service: Key) -> Sequence[CABundleField]:
 def is_called(named: Object, service: Key) -> bool:
     """Whether a client configuration names a Service."""
     return (named.get("namespace"), named.get("name")) == (service.namespace, service.name)
+
+
+CONTROLLER = HubController(
+    "webhookcertificate", WebhookCertificateController, RULES, initial=(EVERYTHING,)
+)

@@ -1,10 +1,12 @@
 """Deletes completed ManifestWorks when their time to live is over."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from knfleet.api.meta import HUB, Key, Request
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.context import HubContext
+from knfleet.hub.hub_controller import HubController, Watch
+from knfleet.hub.work.rights import RULES
 from knfleet.hub.work.time_to_live import expiry, ttl_seconds
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, NotFound
@@ -18,6 +20,14 @@ class CompletedWorkController:
 
     def __init__(self, context: HubContext) -> None:
         self.context = context
+
+    def watches(self) -> Sequence[Watch]:
+        """Works, and the configuration of the hub."""
+        informers = self.context.informers
+        return [
+            Watch(informers.works.on_change, self.by_work),
+            Watch(informers.managers.on_change, self.by_manager),
+        ]
 
     def by_work(self, change: StoreChange) -> Iterable[Request]:
         """A work changed that has a time to live."""
@@ -58,3 +68,6 @@ class CompletedWorkController:
             " spec.deleteOption.ttlSecondsAfterFinished asks",
         )
         return Result.never()
+
+
+CONTROLLER = HubController("manifestwork", CompletedWorkController, RULES)
