@@ -3,20 +3,16 @@
 They keep who they are in a Secret of one namespace, so a cluster has one of each.
 """
 
-import asyncio
 import contextlib
-import os
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.dev import ports
 from knfleet.dev.progress_reporter import ProgressReporter
 from testbed.clusters import Lent
 from testbed.go_build import built
-from testbed.peers.leash import GRACE_SECONDS
+from testbed.peers.leashed import leashed, reserved_port
 
 PACKAGES = "open-cluster-management.io/ocm/cmd"
 
@@ -79,26 +75,11 @@ class OcmSpoke(Struct, frozen=True):
     @contextlib.asynccontextmanager
     async def running(self, agent: str, binary: Path, *flags: str) -> AsyncGenerator[None]:
         """An agent as a process that ends with this one."""
-        (port,) = ports.reserve(1, ports.DEFAULT_RANGE, self.folder / f"{agent}-ports")
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.folder),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        }
-        with self.log(agent).open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "testbed.peers.leash", str(binary), "agent"),
-                *("--kubeconfig", str(self.lent.kubeconfig), "--spoke-cluster-name", self.name),
-                *("--disable-leader-election", "--listen", f"127.0.0.1:{port}", *flags),
-                env=environment,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-            )
-        try:
+        port = reserved_port(self.folder / f"{agent}-ports")
+        command = (
+            *(str(binary), "agent"),
+            *("--kubeconfig", str(self.lent.kubeconfig), "--spoke-cluster-name", self.name),
+            *("--disable-leader-election", "--listen", f"127.0.0.1:{port}", *flags),
+        )
+        async with leashed(command, log=self.log(agent), home=self.folder):
             yield
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            async with asyncio.timeout(2 * GRACE_SECONDS):
-                await process.wait()

@@ -25,10 +25,8 @@ from knfleet.api.core import CRDS, EVENTS, LEASES, NAMESPACES, SECRETS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.kube.client.verbs import Client
-from testbed.fakes.proxies import HttpProxy, Wire
-from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import (
+from testbed import hubs
+from testbed.agent_process import (
     Scene,
     bootstrap_token,
     cluster_of,
@@ -36,6 +34,8 @@ from tests.support.agent_process import (
     hub_secret,
     lasting,
 )
+from testbed.fakes.proxies import HttpProxy, Wire
+from testbed.waiting import until
 
 pytestmark = pytest.mark.xdist_group("agent")
 SHORT = timedelta(seconds=12)

@@ -37,14 +37,14 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.workflows.accept_clusters import accept
 from knfleet.workflows.detach import StillAttached, detach
+from testbed import hubs
+from testbed.agent_process import Agent, bootstrap_token, condition, prepare_spoke
 from testbed.clusters import Lend, Lent
+from testbed.hub_process import HubProcess, kubeconfig
 from testbed.operators import Hub
 from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import Agent, bootstrap_token, condition, prepare_spoke
 from tests.support.commands import done
 from tests.support.fleets import SMALL
-from tests.support.hub_process import HubProcess, kubeconfig
 from tests.support.reviews import rights, single
 
 pytestmark = pytest.mark.xdist_group("agent")

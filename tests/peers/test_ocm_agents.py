@@ -30,12 +30,8 @@ from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.workflows import accept_clusters
-from testbed.clusters import Lend, Lent
-from testbed.peers.ocm import OcmAgents, OcmSpoke, ocm_agents
-from testbed.printed import Printed
-from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import (
+from testbed import hubs
+from testbed.agent_process import (
     bootstrap_token,
     cluster_of,
     condition,
@@ -43,6 +39,10 @@ from tests.support.agent_process import (
     kubeconfig,
     lasting,
 )
+from testbed.clusters import Lend, Lent
+from testbed.peers.ocm import OcmAgents, OcmSpoke, ocm_agents
+from testbed.printed import Printed
+from testbed.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("peers"), pytest.mark.full]
 REFUSED = ("ValidatingAdmissionPolicy", "is forbidden")

@@ -31,10 +31,9 @@ from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.leader.lease_rules import microtime
-from testbed import small_release
+from testbed import hubs, small_release
 from testbed.clusters import Lent
-from tests.support import hubs
-from tests.support.hub_process import HubProcess, kubeconfig
+from testbed.hub_process import HubProcess, kubeconfig
 from tests.support.registration import Agent, csr, managed_cluster
 
 pytestmark = pytest.mark.soak

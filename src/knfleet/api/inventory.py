@@ -1,4 +1,8 @@
-"""ClusterProfile of the Cluster Inventory API: one cluster of a fleet, and how to reach it."""
+"""ClusterProfile and PlacementDecision of the Cluster Inventory API, for consumers of any kind.
+
+A ClusterProfile is one cluster of a fleet, and how to reach it. A PlacementDecision has clusters
+that a scheduler chose; it is not the one of Open Cluster Management, whose decisions it repeats.
+"""
 
 from typing import Annotated, Any, ClassVar
 
@@ -11,6 +15,14 @@ from knfleet.api.schema import ObjectMeta, doc
 GROUP = "multicluster.x-k8s.io"
 VERSION = "v1alpha1"
 PROFILES = Resource(GROUP, VERSION, "ClusterProfile", "clusterprofiles")
+PUBLISHED_DECISIONS = Resource(GROUP, VERSION, "PlacementDecision", "placementdecisions")
+
+DECISION_KEY = "multicluster.x-k8s.io/decision-key"
+"""Label that all parts of one decision share."""
+DECISION_INDEX = "multicluster.x-k8s.io/decision-index"
+"""Label with the position of a part, from 0."""
+PLACEMENT_KEY = "multicluster.x-k8s.io/placement-key"
+"""Label that names what asked for the decision."""
 
 MANAGER_LABEL = "x-k8s.io/cluster-manager"
 """Names the cluster manager on every profile."""
@@ -156,3 +168,27 @@ class ClusterProfile(Struct, frozen=True, kw_only=True, rename="camel", omit_def
         """The provider of a name; the newer list wins over the older."""
         lists = [*self.status.access_providers, *self.status.credential_providers]
         return next((provider for provider in lists if provider.name == name), None)
+
+
+class ProfileReference(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A ClusterProfile."""
+
+    name: Annotated[str, doc("Name of the ClusterProfile.")]
+    namespace: Annotated[str, doc("Namespace of the ClusterProfile; empty: the same.")] = ""
+
+
+class PublishedCluster(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A chosen cluster."""
+
+    cluster_profile_ref: Annotated[ProfileReference, doc("The ClusterProfile of the cluster.")]
+    reason: Annotated[str, doc("Why the cluster was chosen.")] = ""
+
+
+class PublishedDecision(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Clusters that a scheduler chose."""
+
+    resource: ClassVar[Resource] = PUBLISHED_DECISIONS
+
+    decisions: Annotated[list[PublishedCluster], doc("The chosen clusters.", maxItems=100)]
+    metadata: ObjectMeta = ObjectMeta()
+    scheduler_name: Annotated[str, doc("Name of the scheduler that chose them.")] = ""

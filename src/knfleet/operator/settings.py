@@ -1,11 +1,11 @@
 """How the operator is set up: the environment and ConfigMaps that the Knative Operator reads."""
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
+from knfleet.api import durations
 from knfleet.api.meta import Object
 from knfleet.kube import supported_versions
 from knfleet.runtime.leader.lease_rules import LeaseTiming
@@ -21,8 +21,6 @@ THREADS = 8
 POLL_SECONDS = 10.0
 SHORTEST_POLL_SECONDS = 1.0
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LEVELS = {"dpanic": "critical", "panic": "critical", "fatal": "critical", "warn": "warning"}
 
 
@@ -99,10 +97,10 @@ def version_numbers(version: str) -> tuple[int, int, int]:
 
 def duration_seconds(text: str) -> float:
     """Seconds of a duration as Go writes it: 60s, 1m30s, 500ms."""
-    found = list(DURATION.finditer(text))
-    if not found or "".join(each[0] for each in found) != text:
+    seconds = durations.seconds(text)
+    if seconds is None:
         raise SettingError(f"{text!r} is not a duration such as 60s or 1m30s")
-    return sum(float(each[1]) * UNITS[each[2]] for each in found)
+    return seconds
 
 
 def poll_seconds(text: str) -> float:

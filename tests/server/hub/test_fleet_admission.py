@@ -34,8 +34,8 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, NotFound
 from knfleet.workflows.join_token import INFO, PUBLIC, ROOT_CA
 from knfleet.workflows.object_lists import apply_all
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import DANGLING, Agent, accept, is_said, managed_cluster
 
 OURS: dict[str, Object] = {

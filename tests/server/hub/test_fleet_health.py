@@ -25,8 +25,9 @@ from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs, works
+from tests.support import works
 from tests.support.registration import Agent, condition, is_said
 
 

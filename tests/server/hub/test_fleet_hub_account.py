@@ -26,8 +26,8 @@ from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import Agent, csr, request_pem
 
 USER: Object = {"apiGroup": RBAC_GROUP, "kind": "User", "name": "somebody"}

@@ -39,8 +39,9 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from knfleet.workflows import accept_clusters
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs, works
+from tests.support import works
 from tests.support.registration import (
     DANGLING,
     Agent,

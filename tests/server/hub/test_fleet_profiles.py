@@ -19,8 +19,8 @@ from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, NotFound
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import Agent, accept
 
 

@@ -28,9 +28,9 @@ from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.yaml import dump_all
+from testbed import hubs
 from testbed.clusters import Lent
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.commands import done, refused, type_in
 from tests.support.registration import Agent
 from tests.support.works import config_map, kept, large, work

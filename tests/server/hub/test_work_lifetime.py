@@ -13,8 +13,8 @@ from knfleet.hub.work.time_to_live import REPLICA_SET_LABEL
 from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import Agent, condition
 from tests.support.works import kept, work
 

@@ -29,9 +29,9 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest
 from knfleet.runtime.http.listen_address import ListenAddress
+from testbed import hubs
 from testbed.fakes.sockets import free_port
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.works import config_map, kept, large, work
 
 BY_URL = "by-url.example.com"

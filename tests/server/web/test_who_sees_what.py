@@ -17,10 +17,10 @@ from knfleet.web.server.sessions import WebSession
 from knfleet.web.server.settings import WebSettings
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
+from testbed.hubs import with_token
 from testbed.waiting import until
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
-from tests.support.hubs import with_token
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web")]
 GROUP = "operator.knative.dev"

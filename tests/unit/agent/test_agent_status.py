@@ -11,7 +11,6 @@ from knfleet.agent.status.cluster_status import (
     ClusterFacts,
     is_clock_off,
     patch_of,
-    quantity,
     reported_claims,
     total,
 )
@@ -116,11 +115,6 @@ def test_only_nodes_that_take_pods_are_allocatable_and_others_capacities_stay():
 )
 def test_quantities_are_added_up_as_kubernetes_writes_them(amounts: list[str], sum_: str):
     assert total([node(x=amount) for amount in amounts], "capacity") == {"x": sum_}
-
-
-def test_a_quantity_that_means_nothing_is_none():
-    assert quantity("1Xi") is None
-    assert quantity("") is None
 
 
 def claim(name: str, value: str = "v", **labels: str) -> Object:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.conditions import StandardCondition, find, is_true, put
 from knfleet.api.meta import Object
+from knfleet.api.quantity import quantity
 from knfleet.apply.manifest_fields import part
 
 RESERVED_CLAIMS = (
@@ -28,14 +29,6 @@ RESERVED_CLAIMS = (
 SPOKE_ONLY = "open-cluster-management.io/spoke-only"
 CUSTOM_CLAIMS = 20
 LONGEST_VALUE = 1024
-FACTORS = {
-    "n": Decimal(10) ** -9,
-    "u": Decimal(10) ** -6,
-    "m": Decimal(10) ** -3,
-    "": Decimal(1),
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
-}
 BINARY = [(f"{unit}i", Decimal(1024) ** power) for power, unit in enumerate("KMGTPE", start=1)]
 
 Amounts = Mapping[str, str]
@@ -179,16 +172,6 @@ def total(nodes: Iterable[Object], kind: str) -> dict[str, str]:
             if str(text).endswith("i"):
                 binary.add(name)
     return {name: written(amount, name in binary) for name, amount in sorted(sums.items())}
-
-
-def quantity(text: str) -> Decimal | None:
-    """The number that a resource quantity means; None when it means none."""
-    digits = text.rstrip("KMGTPEkimun")
-    factor = FACTORS.get(text[len(digits) :])
-    try:
-        return None if factor is None else Decimal(digits) * factor
-    except InvalidOperation:
-        return None
 
 
 def written(amount: Decimal, is_binary: bool) -> str:

@@ -70,7 +70,7 @@ class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
         )
 
 
-class ClusterSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ManagedClusterSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Which clusters belong to a set."""
 
     selector_type: Annotated[
@@ -83,8 +83,8 @@ class ClusterSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class ManagedClusterSetSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a set consists of."""
 
-    cluster_selector: Annotated[ClusterSelector, doc("Which clusters belong to it.")] = (
-        ClusterSelector()
+    cluster_selector: Annotated[ManagedClusterSelector, doc("Which clusters belong to it.")] = (
+        ManagedClusterSelector()
     )
     managed_namespaces: Annotated[
         list[ManagedNamespace],

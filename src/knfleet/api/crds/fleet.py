@@ -19,6 +19,15 @@ from knfleet.api.cluster.managedcluster import (
     ClusterClaim,
     ManagedCluster,
 )
+from knfleet.api.cluster.placement import (
+    DECISIONS,
+    PLACEMENTS,
+    SATISFIED,
+    SCORES,
+    AddOnPlacementScore,
+    Placement,
+    PlacementDecision,
+)
 from knfleet.api.crds.generator import (
     AGE,
     Column,
@@ -26,6 +35,7 @@ from knfleet.api.crds.generator import (
     condition,
     custom_resource_definition,
 )
+from knfleet.api.inventory import PUBLISHED_DECISIONS, PublishedDecision
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS, ClusterManager, Klusterlet
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS, AppliedManifestWork
@@ -55,6 +65,12 @@ WORK_COLUMNS = (
     Column("Available", condition(WORK_AVAILABLE, "status")),
     AGE,
 )
+PLACEMENT_COLUMNS = (
+    Column("Succeeded", condition(SATISFIED, "status")),
+    Column("Reason", condition(SATISFIED, "reason")),
+    Column("SelectedClusters", ".status.numberOfSelectedClusters", "integer"),
+    AGE,
+)
 INSTALLATION_COLUMNS = (Column("Applied", condition("Applied", "status")), AGE)
 
 HUB_DEFINITIONS = (
@@ -73,6 +89,10 @@ HUB_DEFINITIONS = (
         tuple(BINDING_RULES),
         short_names=("mclsetbinding", "mclsetbindings"),
     ),
+    Definition(PLACEMENTS, Placement, PLACEMENT_COLUMNS),
+    Definition(DECISIONS, PlacementDecision, (AGE,)),
+    Definition(SCORES, AddOnPlacementScore, (AGE,)),
+    Definition(PUBLISHED_DECISIONS, PublishedDecision, (AGE,), has_status=False),
     Definition(WORKS, ManifestWork, WORK_COLUMNS),
     Definition(ADDONS, ManagedClusterAddOn, ADDON_COLUMNS, short_names=("mca", "mcas")),
     Definition(CLUSTER_MANAGERS, ClusterManager, INSTALLATION_COLUMNS),

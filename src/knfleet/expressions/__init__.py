@@ -1,0 +1,1 @@
+"""Expressions that users write about objects: label selectors and CEL. Pure evaluation."""
