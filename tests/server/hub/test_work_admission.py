@@ -80,6 +80,25 @@ REFUSED: dict[str, tuple[Object, str]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+async def enforced(fleet: Client) -> None:
+    """Return when the API server has taken up the rules, which it does one by one."""
+
+    async def is_enforced() -> bool:
+        return all([await refused(fleet, spec) for spec, _ in REFUSED.values()])
+
+    await until(is_enforced, "all rules are enforced")
+
+
+async def refused(fleet: Client, spec: Object) -> bool:
+    """Whether a work with a spec is refused."""
+    try:
+        await fleet.create(WORKS, {**work("bad"), "spec": spec}, "default", dry_run=True)
+    except Invalid:
+        return True
+    return False
+
+
 @pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
 async def test_a_bad_work_is_refused_with_the_manifest_that_is_wrong(
     fleet: Client, spec: Object, message: str
