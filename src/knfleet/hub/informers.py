@@ -18,7 +18,7 @@ from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.registration.rbac import ACCESS_SECRET
-from knfleet.hub.work.work_cache import without_content
+from knfleet.hub.work.work_cache import INDEXES, without_content
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.cache.store import Index
 from knfleet.kube.client.verbs import Client
@@ -33,11 +33,6 @@ def labels_of(manifest: Object) -> dict[str, str]:
 def cluster_label(manifest: Object) -> list[str]:
     """The cluster that an object's label names."""
     return [labels_of(manifest).get(CLUSTER_NAME_LABEL, "")]
-
-
-def own_namespace(manifest: Object) -> list[str]:
-    """An object's namespace."""
-    return [manifest["metadata"]["namespace"]]
 
 
 def own_name(manifest: Object) -> list[str]:
@@ -63,7 +58,7 @@ class HubInformers:
         )
         self.leases = self.shared(LEASES, fields=f"metadata.name={LEASE_NAME}")
         self.access = self.shared(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
-        self.works = self.shared(WORKS, trim=without_content, indexes={"cluster": own_namespace})
+        self.works = self.shared(WORKS, trim=without_content, indexes=INDEXES)
 
     def shared(
         self,

@@ -7,8 +7,10 @@ is kept; who needs more reads the work itself.
 from typing import Any, cast
 
 from knfleet.api.meta import Object
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items, part
-from knfleet.kube.cache.informer import without_managed_fields
+from knfleet.kube.cache.informer import Informer, without_managed_fields
+from knfleet.kube.client.verbs import Client
 
 
 def without_content(work: Object) -> Object:
@@ -19,6 +21,19 @@ def without_content(work: Object) -> Object:
     if workload:
         workload["manifests"] = [identity(each) for each in items(workload, "manifests")]
     return work
+
+
+def own_namespace(manifest: Object) -> list[str]:
+    """The namespace of a work, which is called like its cluster."""
+    return [manifest["metadata"]["namespace"]]
+
+
+INDEXES = {"cluster": own_namespace}
+
+
+def work_informer(client: Client, namespace: str = "") -> Informer:
+    """An informer that keeps of works what the hub's own does."""
+    return Informer(client, WORKS, namespace, trim=without_content, indexes=INDEXES)
 
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
