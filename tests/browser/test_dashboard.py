@@ -25,7 +25,7 @@ PATHS = {
     "versions": "/versions",
     "cluster": "/cluster/cluster-001",
     "install": CR,
-    "work": "/work/cluster-002/web",
+    "work": "/work/cluster-003/shown",
     "objects": f"{OWN}/objects?object=ConfigMap/knative-serving/config-network",
 }
 
