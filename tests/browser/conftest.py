@@ -24,7 +24,7 @@ from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
-from tests.support.works import config_map, reported, work
+from tests.support.hub_works import config_map, reported, work
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -12,7 +12,7 @@ from knfleet.api.work.manifestwork import WORKS
 from tests.browser.conftest import NARROW, WIDE, Open, picture
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
-from tests.support.works import config_map, reported, work
+from tests.support.hub_works import config_map, reported, work
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("browser")]
 """All tests look at one hub, one after the other."""

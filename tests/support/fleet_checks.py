@@ -22,7 +22,7 @@ from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest
 from testbed.waiting import until
-from tests.support import works
+from tests.support import hub_works as works
 from tests.support.commands import done, refused, type_in
 
 OURS = (OPERATOR_NAMESPACE, HUB_NAMESPACE, AGENT_NAMESPACE)

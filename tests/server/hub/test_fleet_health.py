@@ -27,7 +27,7 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound
 from testbed import hubs
 from testbed.waiting import until
-from tests.support import works
+from tests.support import hub_works as works
 from tests.support.registration import Agent, condition, is_said
 
 

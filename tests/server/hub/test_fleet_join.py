@@ -41,7 +41,7 @@ from knfleet.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from knfleet.workflows import accept_clusters
 from testbed import hubs
 from testbed.waiting import until
-from tests.support import works
+from tests.support import hub_works as works
 from tests.support.registration import (
     DANGLING,
     Agent,

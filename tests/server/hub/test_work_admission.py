@@ -17,8 +17,8 @@ from knfleet.workflows.object_lists import apply_all
 from testbed import hubs
 from testbed.clusters import Lend
 from testbed.waiting import until
+from tests.support.hub_works import config_map, executed_by, kept, work
 from tests.support.registration import Agent
-from tests.support.works import config_map, executed_by, kept, work
 
 NAMED = executed_by("apps", "deployer")
 ACCOUNT = "system:serviceaccount:apps:deployer"

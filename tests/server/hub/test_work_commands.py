@@ -32,8 +32,8 @@ from testbed import hubs
 from testbed.clusters import Lent
 from testbed.waiting import until
 from tests.support.commands import done, refused, type_in
+from tests.support.hub_works import config_map, kept, large, work
 from tests.support.registration import Agent
-from tests.support.works import config_map, kept, large, work
 
 
 @pytest.fixture

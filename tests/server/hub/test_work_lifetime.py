@@ -15,8 +15,8 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed import hubs
 from testbed.waiting import until
+from tests.support.hub_works import kept, work
 from tests.support.registration import Agent, condition
-from tests.support.works import kept, work
 
 
 async def names(client: Client, namespace: str) -> list[str]:

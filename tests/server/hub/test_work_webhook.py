@@ -32,7 +32,7 @@ from knfleet.runtime.http.listen_address import ListenAddress
 from testbed import hubs
 from testbed.fakes.sockets import free_port
 from testbed.waiting import until
-from tests.support.works import config_map, kept, large, work
+from tests.support.hub_works import config_map, kept, large, work
 
 BY_URL = "by-url.example.com"
 TOO_LARGE = "exceeds the 512000 limit"

@@ -21,7 +21,7 @@ from testbed.hubs import with_token
 from testbed.waiting import until
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
-from tests.support.works import config_map, work
+from tests.support.hub_works import config_map, work
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web")]
 GROUP = "operator.knative.dev"

@@ -8,7 +8,7 @@ import pytest
 from knfleet.api.meta import Object
 from knfleet.hub.work.time_to_live import REPLICA_SET_LABEL, expiry, ttl_seconds
 from knfleet.hub.work.work_cache import without_content
-from tests.support.works import config_map, work
+from tests.support.hub_works import config_map, work
 
 DONE = "2026-01-01T00:00:00Z"
 

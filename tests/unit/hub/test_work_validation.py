@@ -6,7 +6,7 @@ import pytest
 from knfleet.api.meta import Object
 from knfleet.hub.webhook.admission_review import ReviewError, admission
 from knfleet.hub.work.work_validation import SIZE_LIMIT, encoded_size, manifest_size, validate
-from tests.support.works import config_map, large, work
+from tests.support.hub_works import config_map, large, work
 
 
 def asked(manifest: Object) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.view.work.work_rows import WorkRow, work_order, work_row
-from tests.support.works import config_map, work
+from tests.support.hub_works import config_map, work
 
 
 def said(type_: str, status: str, reason: str = "R", **more: Any) -> Object:

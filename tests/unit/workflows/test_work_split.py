@@ -10,7 +10,7 @@ from knfleet.apply.refs import Ref
 from knfleet.hub.work.work_validation import SIZE_LIMIT, manifest_size
 from knfleet.workflows.work_files import WorkFileError
 from knfleet.workflows.work_split import WORK_SET, WorkPart, part_name, part_number, split
-from tests.support.works import config_map, large
+from tests.support.hub_works import config_map, large
 
 NAMESPACE: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
 CRD: Object = {
