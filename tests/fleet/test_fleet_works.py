@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from knfleet.api.cluster.managedcluster import CLEANUP_PRIORITY, CLUSTERS
-from knfleet.api.core import CONFIG_MAPS
+from knfleet.api.cluster.managedcluster import (
+    AVAILABLE,
+    CLEANUP_PRIORITY,
+    CLUSTERS,
+    ManagedCluster,
+)
+from knfleet.api.conditions import is_true
+from knfleet.api.core import CONFIG_MAPS, CRDS
+from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from knfleet.api.schema import decode
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.cache.informer import Informer, StoreChange
@@ -70,6 +78,8 @@ async def site(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Si
         spoke = await stack.enter_async_context(Client(spoke_lent.connection))
         await hubs.install(hub_lent.connection)
         await prepare_spoke(spoke)
+        for each in spoke_definitions():
+            await spoke.apply(CRDS, each)
         account = await hubs.as_account(hub_lent.connection, CLUSTER_MANAGER)
         process = HubProcess(kubeconfig(tmp_path, account), small_root, tmp_path / "hub.log")
         agent = Agent(spoke_lent, tmp_path)
@@ -84,6 +94,12 @@ async def site(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Si
 
         await until(is_asked, "the cluster asks to join")
         await accept(hub, "c1")
+
+        async def is_available() -> bool:
+            found = decode(await hub.get(CLUSTERS, "c1"), ManagedCluster)
+            return is_true(found.status.conditions, AVAILABLE)
+
+        await until(is_available, "the cluster is available")
         yield Site(hub_lent, hub, spoke, tmp_path)
 
 

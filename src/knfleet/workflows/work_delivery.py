@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import OPERATOR_NAMESPACE
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
@@ -177,6 +178,11 @@ def refused(error: ApiError, name: str, cluster: str) -> WorkError:
         return WorkError(
             f"work {name} in cluster {cluster} was changed by another client meanwhile; run the"
             " command again"
+        )
+    if isinstance(error, NotFound) and error.message.startswith("namespaces "):
+        return WorkError(
+            f"cluster {cluster} has no namespace on the hub yet; the hub makes it when it accepts a"
+            f" cluster: try again in a moment, and see that its pod in {OPERATOR_NAMESPACE} runs"
         )
     return WorkError(f"work {name} in cluster {cluster} is refused: {error.message}")
 
