@@ -26,13 +26,20 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import find
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
+from knfleet.api.operator import (
+    AGENT_NAMESPACE,
+    BOOTSTRAP_ACCOUNT,
+    BOOTSTRAP_SECRET,
+    HUB_SECRET,
+    OPERATOR_NAMESPACE,
+)
 from knfleet.api.schema import decode
 from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import pki
 from knfleet.hub.registration.drivers.csr import approve
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
 from knfleet.install.agent_manifests import AgentInstall, access_objects
+from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from testbed.clusters import Lent
@@ -128,6 +135,12 @@ def kubeconfig(endpoint: Endpoint, token: str) -> bytes:
             "contexts": [{"name": "bootstrap", "context": {"cluster": "hub", "user": "bootstrap"}}],
         }
     )
+
+
+def bootstrap_secret(config: bytes) -> Object:
+    """The Secret that tells an agent of its hub."""
+    made = named("v1", "Secret", BOOTSTRAP_SECRET, AGENT_NAMESPACE)
+    return {**made, "data": {"kubeconfig": base64.b64encode(config).decode()}}
 
 
 async def bootstrap_token(hub: Client) -> str:

@@ -40,7 +40,7 @@ from testbed.agent_process import (
     lasting,
 )
 from testbed.clusters import Lend, Lent
-from testbed.peers.ocm import OcmAgents, OcmSpoke, ocm_agents
+from testbed.peers.ocm import OFTEN, OcmAgents, OcmSpoke, ocm_agents
 from testbed.printed import Printed
 from testbed.waiting import until
 
@@ -186,7 +186,7 @@ async def test_the_work_agent_applies_works_and_removes_them(pair: Pair):
 
     async with pair.place.registering(pair.agents):
         await joined(pair)
-        async with pair.place.working(pair.agents):
+        async with pair.place.working(pair.agents, *OFTEN):
             await pair.hub.create(WORKS, work)
             await until(is_applied, f"the work is applied; see {pair.place.log('work')}")
             await until(is_told, "the work's status tells so")
