@@ -9,7 +9,7 @@ from msgspec import Struct
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import OPERATOR_NAMESPACE
-from knfleet.api.work.manifestwork import WORKS
+from knfleet.api.work.manifestwork import DELETING, WORKS
 from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.apply.refs import Ref
@@ -272,7 +272,7 @@ def holdup(work: Object, seconds: float) -> str:
         (
             str(each.get("message", ""))
             for each in items(work, "status", "conditions")
-            if each.get("type") == "Deleting"
+            if each.get("type") == DELETING
         ),
         "",
     )
