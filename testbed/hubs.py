@@ -15,6 +15,7 @@ from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
+from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.workflows.join_token import invite
@@ -67,13 +68,19 @@ async def as_bootstrap(admin: Connection) -> Connection:
 
 @asynccontextmanager
 async def running(
-    admin: Connection, *users: str, ahead: timedelta = timedelta(0)
+    admin: Connection,
+    *users: str,
+    ahead: timedelta = timedelta(0),
+    webhook: ListenAddress | None = None,
 ) -> AsyncGenerator[HubManager, None]:
     """A hub that runs, perhaps with another clock; requests of the users need no person."""
     manager = Manager()
     async with Client(await as_account(admin, CLUSTER_MANAGER)) as client:
         options = HubOptions(
-            auto_approved_users=frozenset(users), now=lambda: datetime.now(UTC) + ahead
+            auto_approved_users=frozenset(users),
+            now=lambda: datetime.now(UTC) + ahead,
+            webhook=webhook,
+            webhook_names=("localhost",),
         )
         fleet = start_hub(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())

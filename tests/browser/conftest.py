@@ -14,6 +14,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 from knfleet.api.knative.resources import SERVINGS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
@@ -23,6 +24,7 @@ from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
+from tests.support.hub_works import config_map, reported, work
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -63,6 +65,9 @@ async def real_hub(pool: Pool) -> AsyncIterator[RealHub]:
         own = dashboards.installation(SERVINGS, "own", "knative-serving", version="1.23.0")
         own["spec"]["ingress"] = {}
         await hub.write(SERVINGS, own)
+        shown = work("shown", config_map("good"), config_map("bad"))
+        key = await hub.send("cluster-003", shown)
+        await hub.say(WORKS, key, reported(shown, {"bad": "it is refused"}, Ready=1))
         yield hub
 
 

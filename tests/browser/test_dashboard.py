@@ -8,9 +8,11 @@ from playwright.async_api import Page, expect
 
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
+from knfleet.api.work.manifestwork import WORKS
 from tests.browser.conftest import NARROW, WIDE, Open, picture
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
+from tests.support.hub_works import config_map, reported, work
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("browser")]
 """All tests look at one hub, one after the other."""
@@ -23,6 +25,7 @@ PATHS = {
     "versions": "/versions",
     "cluster": "/cluster/cluster-001",
     "install": CR,
+    "work": "/work/cluster-003/shown",
     "objects": f"{OWN}/objects?object=ConfigMap/knative-serving/config-network",
 }
 
@@ -56,6 +59,38 @@ async def test_from_the_fleet_to_an_installation_to_its_objects(
         await expect(page.locator("#diff")).to_contain_text("+ 1.23.0")
         await picture(page, "objects-difference")
     await real_hub.say(SERVINGS, Key("knative-serving", "own"), dashboards.ready("1.23.0"))
+
+
+async def test_works_of_a_cluster_are_followed_manifest_by_manifest(
+    running: Running, real_hub: RealHub, open_page: Open
+):
+    """What an agent reports is on the screen at once, on the cluster's page and on the work's."""
+    made = work("web", config_map("good"), config_map("bad"))
+    async with open_page() as page:
+        await enter(page, running)
+        await page.goto(f"{running.base}/cluster/cluster-002")
+        await expect(page.locator("#live")).to_have_text("live")
+        await expect(page.locator("#work-notes")).to_contain_text("There are no works")
+        await page.evaluate("window.same = true")
+        key = await real_hub.send("cluster-002", made)
+        row = page.locator(f'[id="w:{key}"]')
+        await expect(row).to_contain_text("the agent has not reported yet")
+        await real_hub.say(WORKS, key, reported(made, {"bad": "namespace is terminating"}))
+        await expect(row).to_contain_text("AppliedManifestWorkFailed")
+        await expect(row.locator("li")).to_contain_text("ConfigMap default/bad")
+        await picture(page, "cluster-works")
+        await row.get_by_role("link", name="web").click()
+        await page.wait_for_url(f"**/work/{key}")
+        first = page.locator("#manifests > tr").first
+        await expect(first).to_contain_text("namespace is terminating")
+        await expect(page.locator("#manifests > tr")).to_have_count(2)
+        await expect(page.locator("#live")).to_have_text("live")
+        await picture(page, "work-failing")
+        await real_hub.say(WORKS, key, reported(made, ReadyReplicas=3))
+        await expect(page.locator("#manifests")).to_contain_text("ReadyReplicas: 3")
+        await expect(page.locator("#manifests")).not_to_contain_text("terminating")
+        await expect(page.locator("#head")).to_contain_text("ResourcesAvailable")
+        await picture(page, "work")
 
 
 async def test_an_upgrade_is_a_click(running: Running, real_hub: RealHub, open_page: Open):

@@ -18,6 +18,7 @@ FOLLOWED = {
     "docs/multicluster.md": "test_the_guide_to_many_clusters_works_as_it_is_written",
     "docs/security.md": "test_the_pages_about_a_fleet_at_work_can_be_followed",
     "docs/troubleshoot.md": "test_the_pages_about_a_fleet_at_work_can_be_followed",
+    "docs/works.md": "test_the_pages_about_a_fleet_at_work_can_be_followed",
     "docs/upgrade.md": "test_the_pages_about_a_fleet_at_work_can_be_followed",
 }
 """The test that types what a page says to type, by the page."""

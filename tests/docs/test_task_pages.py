@@ -74,6 +74,7 @@ async def test_the_pages_about_a_fleet_at_work_can_be_followed(reader: Reader):
     await reader.type(FLEET, "the fleet")
 
     for name, blocks in (
+        ("works.md", 7),
         ("upgrade.md", 7),
         ("security.md", 6),
         ("troubleshoot.md", 11),

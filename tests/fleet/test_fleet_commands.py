@@ -24,6 +24,7 @@ from tests.support.fleet_checks import (
     check_hub,
     check_lost,
     check_sets,
+    check_webhook,
     check_works,
     is_bare,
     is_clean,
@@ -45,6 +46,7 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
 
     async with Client(hub.connection) as client, Client(spoke.connection) as spoke_client:
         await check_hub(client)
+        await check_webhook(client)
         _, *join = shlex.split(command.replace("<cluster_name>", "cluster1"))
         said = await done(spoke.kubeconfig, *join, "--image", IMAGE)
         assert "knfleet accept --clusters cluster1" in said
@@ -85,7 +87,9 @@ async def test_a_cluster_joins_and_leaves_as_the_document_says(lend: Lend, small
         await check_lost(hub.kubeconfig, client)
     async with Client(hub.connection) as client:
         await with_work(client, "lost")
-        assert "ManagedCluster lost" in await done(hub.kubeconfig, "clean", "--dry-run")
+        lost = await done(hub.kubeconfig, "clean", "--dry-run")
+        assert "ManagedCluster lost" in lost
+        assert "ManifestWork lost/left" in lost
         assert "removed" in await done(hub.kubeconfig, "clean")
         await until(lambda: is_clean(client), "nothing is left on the hub")
         await until(lambda: is_bare(client, ground), "nothing of the hub is left anywhere")

@@ -15,6 +15,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import DEPENDENTS, READY
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.releases import Releases
@@ -23,7 +24,7 @@ from knfleet.runtime.manager import Manager
 from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages.detail import DetailSources
 from knfleet.web.pages.version_matrix import Known
-from knfleet.web.server.authorization import KINDS
+from knfleet.web.server.authorization import SHOWN_KINDS
 from knfleet.web.server.main import informers
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings
@@ -205,7 +206,7 @@ class RealHub:
         """Install the definitions, and write a fleet."""
         for manifest in [*definitions(), *hub_definitions()]:
             await self.client.apply(CRDS, manifest)
-        await served_kinds.wait_for(self.client, KINDS)
+        await served_kinds.wait_for(self.client, SHOWN_KINDS)
         for name in ("knative-serving", "knative-eventing", PLACE):
             await self.client.apply(
                 NAMESPACES,
@@ -213,6 +214,17 @@ class RealHub:
             )
         for resource, manifest in fleet(count):
             await self.write(resource, manifest)
+
+    async def send(self, cluster: str, work: Object) -> Key:
+        """Make a work of a cluster, whose namespace is made if it is not there."""
+        meta = {"name": cluster}
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+        await self.client.apply(NAMESPACES, made)
+        key = Key(cluster, work["metadata"]["name"])
+        await self.client.apply(
+            WORKS, {**work, "metadata": {"name": key.name, "namespace": cluster}}
+        )
+        return key
 
     async def write(self, resource: Resource, manifest: Object) -> None:
         """Write an object and its status."""

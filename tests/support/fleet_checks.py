@@ -16,11 +16,13 @@ from knfleet.api.operator import (
     OPERATOR_NAMESPACE,
 )
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
-from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items
 from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import BadRequest
 from testbed.waiting import until
+from tests.support import hub_works as works
 from tests.support.commands import done, refused, type_in
 
 OURS = (OPERATOR_NAMESPACE, HUB_NAMESPACE, AGENT_NAMESPACE)
@@ -55,6 +57,20 @@ async def check_hub(client: Client) -> None:
     assert status["generations"][0] in [
         {**each, "lastGeneration": 1} for each in status["relatedResources"]
     ]
+
+
+async def check_webhook(client: Client) -> None:
+    """The API server asks the hub's pod about works, by its Service and with its CA."""
+    oversize = works.work("large", *works.large(10, 51_300))
+
+    async def is_refused() -> bool:
+        try:
+            await client.create(WORKS, oversize, "default", dry_run=True)
+        except BadRequest as error:
+            return "exceeds the 512000 limit" in error.message
+        return False
+
+    await until(is_refused, "a work that is too large is refused")
 
 
 async def check_agent(spoke: Client) -> None:
@@ -102,9 +118,7 @@ async def with_work(client: Client, name: str) -> None:
         return bool(found.items)
 
     await until(has_namespace, f"{name} is accepted")
-    meta = {"name": "left", "finalizers": [WORK_FINALIZER]}
-    work: Object = {"apiVersion": WORKS.api_version, "kind": WORKS.kind, "metadata": meta}
-    await client.create(WORKS, work, name)
+    await client.create(WORKS, works.kept(works.work("left")), name)
 
 
 async def check_lost(kubeconfig: Path, client: Client) -> None:
@@ -113,7 +127,9 @@ async def check_lost(kubeconfig: Path, client: Client) -> None:
     said = await refused(kubeconfig, "detach", "gone", "--timeout", "2")
     assert "1 manifestworks (left) left in namespace gone" in said
     assert "`knfleet detach gone --force`" in said
-    assert "gone is detached" in await done(kubeconfig, "detach", "gone", "--force")
+    forced = await type_in(kubeconfig, "detach", "gone", "--force")
+    assert (forced.code, forced.out) == (0, "gone is detached\n")
+    assert "1 works of gone (left): they are given up" in forced.err
     assert "ManagedCluster gone does not exist" in await refused(kubeconfig, "detach", "gone")
 
 
@@ -133,12 +149,12 @@ async def check_works(kubeconfig: Path, spoke: Client, leave: Sequence[str]) -> 
     work: Object = {
         "apiVersion": APPLIED_WORKS.api_version,
         "kind": APPLIED_WORKS.kind,
-        "metadata": {"name": "left"},
+        "metadata": {"name": "hash-left"},
         "spec": {"hubHash": "x", "manifestWorkName": "left"},
     }
     await spoke.create(APPLIED_WORKS, work)
-    assert "1 ManifestWorks are still applied" in await refused(kubeconfig, *leave)
-    await spoke.delete(APPLIED_WORKS, Key("", "left"))
+    assert "1 ManifestWorks are still applied here (left)" in await refused(kubeconfig, *leave)
+    await spoke.delete(APPLIED_WORKS, Key("", "hash-left"))
     other = await refused(kubeconfig, "unjoin", "--cluster-name", "other")
     assert "not joined as other" in other
 

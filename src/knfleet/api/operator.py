@@ -50,6 +50,8 @@ DEFAULT_SET_GATE = "DefaultClusterSet"
 PROFILE_GATE = "ClusterProfile"
 CLAIM_GATE = "ClusterClaim"
 PROPERTY_GATE = "ClusterProperty"
+COMPLETED_WORKS_GATE = "CleanUpCompletedManifestWork"
+NIL_EXECUTOR_GATE = "NilExecutorValidating"
 
 AuthType = Literal["csr", "awsirsa", "grpc"]
 
@@ -129,6 +131,16 @@ class HubDeployOption(Struct, frozen=True, kw_only=True, rename="camel", omit_de
     hosted: Annotated[Free | None, doc("With Hosted.")] = None
 
 
+class HubWork(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How works are validated and delivered."""
+
+    feature_gates: Annotated[list[FeatureGate], doc("Features of works.")] = []
+    work_driver: Annotated[
+        Literal["kube", "mqtt", "grpc"],
+        doc("How works get to agents; only kube is part of this release."),
+    ] = "kube"
+
+
 class ClusterManagerSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Configuration of the hub."""
 
@@ -146,7 +158,7 @@ class ClusterManagerSpec(Struct, frozen=True, kw_only=True, rename="camel", omit
     add_on_manager_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = field(
         default="", name="addOnManagerImagePullSpec"
     )
-    work_configuration: Annotated[Free | None, doc("Configuration of ManifestWorks.")] = None
+    work_configuration: Annotated[HubWork, doc("Configuration of ManifestWorks.")] = HubWork()
     placement_configuration: Annotated[Free | None, doc("Configuration of placement.")] = None
     add_on_manager_configuration: Annotated[Free | None, doc("Configuration of add-ons.")] = field(
         default=None, name="addOnManagerConfiguration"

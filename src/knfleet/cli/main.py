@@ -48,6 +48,14 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.completion",
         "Print what a shell needs to complete commands, flags and names.",
     ),
+    "create": CommandEntry(
+        "knfleet.cli.fleet.create",
+        "Create works.",
+    ),
+    "delete": CommandEntry(
+        "knfleet.cli.fleet.delete",
+        "Delete works.",
+    ),
     "detach": CommandEntry(
         "knfleet.cli.fleet.detach",
         "Detach clusters from their hub.",
@@ -62,7 +70,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "get": CommandEntry(
         "knfleet.cli.fleet.get",
-        "Print tokens, and the clusters of a hub.",
+        "Print tokens, and the clusters and works of a hub.",
     ),
     "init": CommandEntry(
         "knfleet.cli.fleet.init",
@@ -127,6 +135,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "web": CommandEntry(
         "knfleet.cli.process.web",
         "Show the fleet of a hub in a browser.",
+    ),
+    "work": CommandEntry(
+        "knfleet.cli.work.work",
+        "Show what became of works, and what a change of one would do.",
     ),
 }
 

@@ -1,7 +1,7 @@
 """What the hub's controllers know: one watch for each kind, shared by all of them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS, ManagedClusterSet
@@ -16,7 +16,9 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.schema import decode
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.registration.rbac import ACCESS_SECRET
+from knfleet.hub.work.work_cache import INDEXES, without_content
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.cache.store import Index
 from knfleet.kube.client.verbs import Client
@@ -43,7 +45,9 @@ class HubInformers:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.known: dict[tuple[Resource, str, str], Informer] = {}
+        self.known: dict[tuple[Resource, str, str, str], Informer] = {}
+        self.optional: set[Informer] = set()
+        """Those that nobody waits for, and whose failures are those of one feature alone."""
         self.clusters = self.shared(CLUSTERS)
         self.sets = self.shared(CLUSTER_SETS)
         self.bindings = self.shared(BINDINGS)
@@ -54,29 +58,37 @@ class HubInformers:
         )
         self.leases = self.shared(LEASES, fields=f"metadata.name={LEASE_NAME}")
         self.access = self.shared(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
+        self.works = self.shared(WORKS, trim=without_content, indexes=INDEXES)
 
     def shared(
         self,
         resource: Resource,
+        namespace: str = "",
         *,
         labels: str = "",
         fields: str = "",
+        trim: Callable[[Object], Object] = without_managed_fields,
         indexes: Mapping[str, Index] | None = None,
+        required: bool = True,
     ) -> Informer:
         """The informer of a kind; controllers ask for it when they are built.
 
-        Who asks first decides on the indexes.
+        Who asks first decides on the indexes, and on what is kept of each object. Controllers
+        begin when all that are required have listed.
         """
-        key = (resource, labels, fields)
+        key = (resource, namespace, labels, fields)
         if key not in self.known:
             self.known[key] = Informer(
                 self.client,
                 resource,
+                namespace,
                 labels=labels,
                 fields=fields,
-                trim=without_managed_fields,
+                trim=trim,
                 indexes=indexes,
             )
+            if not required:
+                self.optional.add(self.known[key])
         return self.known[key]
 
     @property
@@ -84,21 +96,30 @@ class HubInformers:
         """Every informer that was asked for."""
         return list(self.known.values())
 
+    @property
+    def required(self) -> list[Informer]:
+        """Those without which no controller works."""
+        return [informer for informer in self.all if informer not in self.optional]
+
     async def synced(self) -> None:
-        """Return when everything is known."""
-        await asyncio.gather(*(informer.synced.wait() for informer in self.all))
+        """Return when everything is known that controllers wait for."""
+        await asyncio.gather(*(informer.synced.wait() for informer in self.required))
 
     @property
     def failing(self) -> KubeError | None:
         """What is wrong with a watch, if something is."""
         return next(
-            (informer.failing for informer in self.all if informer.failing is not None), None
+            (informer.failing for informer in self.required if informer.failing is not None), None
         )
 
     def cluster(self, name: str) -> ManagedCluster | None:
         """A cluster by name."""
         manifest = self.clusters.get(Key("", name))
         return None if manifest is None else decode(manifest, ManagedCluster)
+
+    def works_of(self, cluster: str) -> list[Object]:
+        """The works of a cluster, without the content of their manifests."""
+        return self.works.by_index("cluster", cluster)
 
     def cluster_sets(self) -> list[ManagedClusterSet]:
         """All sets."""

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from knfleet.api.operator import RelatedResource
+from knfleet.api.operator import OPERATOR_NAMESPACE, RelatedResource
 from knfleet.hub.clustermanager import controller as clustermanager
 from knfleet.hub.clustermanager.configuration import HubConfiguration
 from knfleet.hub.clustersets import controller as clustersets
@@ -13,9 +13,16 @@ from knfleet.hub.profiles import controller as profiles
 from knfleet.hub.registration import controller as registration
 from knfleet.hub.registration.drivers.registry import DRIVERS
 from knfleet.hub.registration.lease import LeaseObservations
+from knfleet.hub.webhook import controller as webhook
+from knfleet.hub.webhook.admission_review import admission
+from knfleet.hub.webhook.webhook_objects import WORK_PATH
+from knfleet.hub.webhook.webhook_server import WebhookServer
+from knfleet.hub.work import controller as work
+from knfleet.hub.work.work_validation import validate
 from knfleet.kube.client.verbs import Client
 from knfleet.runtime.controller import Controller, ControllerOptions
 from knfleet.runtime.events.recorder import EventOptions, Events
+from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, QueueSlots
@@ -25,7 +32,11 @@ CONTROLLERS = (
     clustersets.CONTROLLER,
     profiles.CONTROLLER,
     clustermanager.CONTROLLER,
+    work.CONTROLLER,
+    webhook.CONTROLLER,
 )
+WEBHOOKS = {WORK_PATH: admission(validate)}
+"""What the webhook server answers, by path."""
 
 BACKOFF = Backoff(first_seconds=0.2, limit_seconds=30)
 SLOTS = QueueSlots(per_cluster=32)
@@ -45,6 +56,12 @@ class HubOptions(Struct, frozen=True):
     related_resources: tuple[RelatedResource, ...] = ()
     """What belongs to the hub on its cluster, for the status of its ClusterManager."""
     now: Now = wall
+    webhook: ListenAddress | None = None
+    """Where webhooks listen; None when this process serves none."""
+    webhook_names: tuple[str, ...] = ()
+    """DNS names by which they are called, beside those of their Service."""
+    namespace: str = OPERATOR_NAMESPACE
+    """The hub's own, in which its certificates are kept."""
 
 
 class HubManager:
@@ -58,7 +75,11 @@ class HubManager:
         self.informers = HubInformers(client)
         self.events = Events(client, "knfleet-hub", EventOptions(observe=metrics))
         configuration = HubConfiguration(
-            self.informers, options.auto_approved_users, options.related_resources
+            self.informers,
+            options.auto_approved_users,
+            options.related_resources,
+            options.namespace,
+            options.webhook_names,
         )
         self.context = HubContext(
             client,
@@ -70,6 +91,10 @@ class HubManager:
             options.now,
         )
         self.controllers = [self.controller(each) for each in all_controllers()]
+        self.webhook: WebhookServer | None = None
+        if options.webhook is not None:
+            self.webhook = WebhookServer(options.webhook, WEBHOOKS, metrics)
+            self.webhook.follow(webhook.certificate_secrets(self.context))
 
     def controller(self, described: HubController) -> Controller:
         """A controller that watches and reconciles as described."""
@@ -91,6 +116,9 @@ class HubManager:
         for informer in self.informers.all:
             self.manager.add(informer, f"{informer.resource.kind} informer")
         self.manager.add(self.events, "fleet events")
+        if self.webhook is not None:
+            # On every replica: the Service sends requests to all of them.
+            self.manager.add(self.webhook, "webhooks")
         for controller in self.controllers:
             made = InformedController(controller, self.informers)
             self.manager.add(made, f"{controller.name} controller", leading=True)

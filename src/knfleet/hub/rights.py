@@ -10,6 +10,7 @@ from knfleet.api.rbac_rules import RBAC_GROUP, cluster_role, merged, rule
 from knfleet.hub.clustermanager.rights import NAMESPACE_RULES
 from knfleet.hub.manager import all_controllers
 from knfleet.hub.profiles.rights import TOKENS_ROLE, TOKENS_RULES
+from knfleet.hub.webhook import rights as webhook
 from knfleet.operator import rights as operator
 
 HUB_ROLE = "knfleet:hub"
@@ -28,7 +29,7 @@ def hub_rules() -> list[Object]:
 
 def hub_roles(namespace: str) -> list[Object]:
     """The hub's roles, bound to its ServiceAccount."""
-    rules = [*operator.namespace_rules(), *NAMESPACE_RULES]
+    rules = [*operator.namespace_rules(), *NAMESPACE_RULES, *webhook.NAMESPACE_RULES]
     home: Object = {**cluster_role(HUB_ROLE, rules), "kind": "Role"}
     home["metadata"] = {"name": HUB_ROLE, "namespace": namespace}
     bindings = [bound("ClusterRole", namespace), bound("Role", namespace)]

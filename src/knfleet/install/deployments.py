@@ -9,6 +9,7 @@ from knfleet import __version__
 from knfleet.api.cluster.managedcluster import AGENT_LABELS
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
+from knfleet.hub.webhook.webhook_objects import PORT as WEBHOOK_PORT
 
 IMAGE_NAME = "knfleet"
 HEALTH_PORT = 8080
@@ -107,13 +108,18 @@ def hub_deployment(plan: HubInstall) -> Object:
     """The hub as a workload."""
     container: Object = {
         "name": CLUSTER_MANAGER,
-        "args": ["hub", *([f"--releases={plan.releases}"] if plan.releases else [])],
+        "args": [
+            "hub",
+            f"--webhook-port={WEBHOOK_PORT}",
+            *([f"--releases={plan.releases}"] if plan.releases else []),
+        ],
         "env": [
             field("SYSTEM_NAMESPACE", "metadata.namespace"),
             field("POD_NAME", "metadata.name"),
         ],
         **probes("/health", "/readiness"),
     }
+    container["ports"].append({"name": "webhook", "containerPort": WEBHOOK_PORT})
     resources = plan.quality.resources(HUB_MEMORY)
     return deployment(CLUSTER_MANAGER, plan.namespace, container, plan.image, resources)
 

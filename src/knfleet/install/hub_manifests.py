@@ -21,8 +21,10 @@ from knfleet.api.rbac_rules import RBAC_GROUP, READ, cluster_role, rule
 from knfleet.hub.admission.hub_account import hub_policies
 from knfleet.hub.admission.policies import policies
 from knfleet.hub.admission.profile_use import PROFILE_USE
+from knfleet.hub.admission.works import work_policies
 from knfleet.hub.registration.rbac import shared_roles
 from knfleet.hub.rights import hub_roles
+from knfleet.hub.webhook.webhook_objects import PORT, webhook_objects
 from knfleet.install.deployments import HEALTH_PORT, HubInstall, network_policy
 
 BOOTSTRAP_RULES = [
@@ -48,13 +50,15 @@ def objects(plan: HubInstall) -> list[Object]:
         *(named("v1", "Namespace", name) for name in dict.fromkeys((namespace, HUB_NAMESPACE))),
         named("v1", "ServiceAccount", CLUSTER_MANAGER, namespace),
         named("v1", "ServiceAccount", BOOTSTRAP_ACCOUNT, namespace),
-        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT]),
+        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT, PORT]),
         *hub_roles(namespace),
         *shared_roles(),
         cluster_role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
         bootstrap_binding(namespace),
         *policies(plan.agent_labels),
         *hub_policies(namespace),
+        *work_policies(),
+        *webhook_objects(namespace),
         {
             **named(BINDINGS.api_version, BINDINGS.kind, GLOBAL_SET, namespace),
             "spec": {"clusterSet": GLOBAL_SET},

@@ -37,6 +37,9 @@ class Metrics:
         self.make_client_metrics()
         self.is_leader = self.gauge("leader", "1 while this process leads")
         self.members = self.gauge("members", "Processes that share the spokes; 0 when one has all")
+        self.webhooks = self.counter(
+            "webhook_requests", "Requests to webhooks by path and status code", "path", "code"
+        )
         self.events = self.counter("events", "Events by what became of them", "cluster", "outcome")
 
     def make_work_metrics(self) -> None:
@@ -131,6 +134,10 @@ class Metrics:
     def event(self, cluster: ClusterName, outcome: str) -> None:
         """An Event was written, dropped, or could not be written."""
         self.events.labels(cluster, outcome).inc()
+
+    def webhook(self, path: str, code: int) -> None:
+        """A webhook answered a request."""
+        self.webhooks.labels(path, str(code)).inc()
 
     def controller(self, name: str) -> "ControllerMetrics":
         """The metrics of one controller and its queue."""

@@ -22,6 +22,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.schema import decode
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.profiles.rights import TOKENS_ROLE
@@ -55,7 +56,11 @@ async def listed(client: Client, resource: Resource) -> list[Object]:
 
 def names_of(manifests: Sequence[Object]) -> str:
     """Names for a message; not more than a few."""
-    names = sorted(str(Key.of(each)) for each in manifests)
+    return few(sorted(str(Key.of(each)) for each in manifests))
+
+
+def few(names: Sequence[str]) -> str:
+    """Names for a message; not more than a few."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
 
@@ -131,10 +136,21 @@ async def check_works(client: Client) -> None:
     """Raise `StillAttached` while a hub's works are on a cluster."""
     works = await listed(client, APPLIED_WORKS)
     if works:
+        named = sorted(str(part(each, "spec").get("manifestWorkName", "")) for each in works)
         raise StillAttached(
-            f"{len(works)} ManifestWorks are still applied here ({names_of(works)}); delete them on"
-            " the hub, or the ManagedCluster, and try again"
+            f"{len(works)} ManifestWorks are still applied here ({few(named)}); on the hub, delete"
+            " them with `knfleet delete work`, or all with the cluster by `knfleet detach`, and try"
+            " again"
         )
+
+
+async def works_on(client: Client, cluster: str = "") -> list[Key]:
+    """The works of a cluster, or of all."""
+    try:
+        found = await client.list(WORKS, cluster, metadata_only=True)
+    except NotFound:
+        return []
+    return sorted(Key.of(each) for each in found.items)
 
 
 async def clear_managed(home: Client, plan: AgentInstall, leave: DetachOptions) -> list[str]:
@@ -178,8 +194,18 @@ async def clean(client: Client, objects: Sequence[Object], leave: DetachOptions)
             f"Knative is installed by this hub: {names_of(knative)}; delete those first, for with"
             " the hub gone nobody removes what they installed"
         )
+    works = await works_on(client)
+    known = {each["metadata"]["name"] for each in clusters}
+    if stray := [each for each in works if each.namespace not in known]:
+        raise StillAttached(
+            f"ManifestWorks are left of clusters that are gone: {few([*map(str, stray)])}; nobody"
+            " removes them; delete them with `knfleet delete work NAME --cluster CLUSTER --force`"
+        )
+    lost = [
+        *(f"{WORKS.kind} {each}" for each in works),
+        *(f"{CLUSTERS.kind} {Key.of(each)}" for each in clusters),
+    ]
     if leave.dry_run:
-        lost = [f"{CLUSTERS.kind} {Key.of(each)}" for each in clusters]
         return [*lost, *await remove_objects(client, objects, leave)]
     for each in clusters:
         await remove_finalizers(client, each["metadata"]["name"])
@@ -191,7 +217,7 @@ async def clean(client: Client, objects: Sequence[Object], leave: DetachOptions)
                 f" the hub that lets them go: see that its pod in {OPERATOR_NAMESPACE} runs, and"
                 " clean again"
             )
-    removed = await remove_all(client, objects)
+    removed = [*lost, *await remove_all(client, objects)]
     removed += await remove_traces(client)
     await all_gone(client, objects, seconds=leave.seconds)
     return removed

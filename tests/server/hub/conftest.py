@@ -10,23 +10,29 @@ from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed import hubs
-from testbed.clusters import Pool
+from testbed.clusters import Lent, Pool
 
 
 @pytest.fixture(scope="module")
-def fleet_connection(pool: Pool) -> Connection:
-    """The administrator's connection to a hub on which everything is installed."""
+def fleet_lent(pool: Pool) -> Lent:
+    """A cluster that is a hub: everything is installed on it but the hub's own pod."""
 
-    async def install() -> Connection:
+    async def install() -> Lent:
         (lent,) = await pool.lend(1)
         async with Client(lent.connection) as client:
             await hubs.install(lent.connection)
             for each in spoke_definitions():
                 await client.apply(CRDS, each)
                 await hubs.established(client, each["metadata"]["name"])
-        return lent.connection
+        return lent
 
     return asyncio.run(install())
+
+
+@pytest.fixture(scope="module")
+def fleet_connection(fleet_lent: Lent) -> Connection:
+    """The administrator's connection to such a hub."""
+    return fleet_lent.connection
 
 
 @pytest.fixture

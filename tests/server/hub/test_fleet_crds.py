@@ -49,7 +49,7 @@ ACCEPTED: list[tuple[Resource, str, Object]] = [
         {"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}},
     ),
     (BINDINGS, "default", {"clusterSet": "default"}),
-    (WORKS, "web", {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Pod", "spec": {}}]}}),
+    (WORKS, "web", {"workload": {"manifests": [{**CONFIG_MAP, "kind": "Pod", "spec": {}}]}}),
     (
         WORKS,
         "configured",

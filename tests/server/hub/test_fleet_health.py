@@ -21,12 +21,13 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.core import CLUSTER_ROLES, EVENTS, LEASES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS
-from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound
 from testbed import hubs
 from testbed.waiting import until
+from tests.support import hub_works as works
 from tests.support.registration import Agent, condition, is_said
 
 
@@ -165,12 +166,7 @@ async def test_built_in_sets_come_back_and_count_their_clusters(
 
 def work(name: str, priority: str) -> Object:
     """A work that an agent must clean up."""
-    meta = {"name": name, "finalizers": [WORK_FINALIZER]}
-    return {
-        "apiVersion": WORKS.api_version,
-        "kind": WORKS.kind,
-        "metadata": {**meta, "annotations": {CLEANUP_PRIORITY: priority}},
-    }
+    return works.kept(works.work(name, annotations={CLEANUP_PRIORITY: priority}))
 
 
 async def test_works_leave_in_the_order_of_their_priority(

@@ -41,6 +41,7 @@ from knfleet.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from knfleet.workflows import accept_clusters
 from testbed import hubs
 from testbed.waiting import until
+from tests.support import hub_works as works
 from tests.support.registration import (
     DANGLING,
     Agent,
@@ -273,9 +274,8 @@ async def test_a_denied_cluster_keeps_its_works_rights_until_they_are_gone(
     """And gets everything back when it is accepted again."""
     agent = Agent(bootstrap, "drains")
     binding = Key("drains", "open-cluster-management:managedcluster:drains:work")
-    work = {"apiVersion": WORKS.api_version, "kind": WORKS.kind, "metadata": {"name": "w"}}
     async with hubs.running(fleet_connection), Client(await agent.join(fleet)) as own:
-        await fleet.create(WORKS, work, "drains")
+        await fleet.create(WORKS, works.work("w"), "drains")
         await accept(fleet, "drains", value=False)
         await until(lambda: is_said(fleet, "drains", ACCEPTED, "False"), "denied")
         assert (await own.get(WORKS, "w", "drains"))["metadata"]["name"] == "w"

@@ -21,6 +21,7 @@ from testbed.hubs import with_token
 from testbed.waiting import until
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
+from tests.support.hub_works import config_map, work
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web")]
 GROUP = "operator.knative.dev"
@@ -299,3 +300,32 @@ async def test_a_kubeconfig_with_few_rights_shows_what_it_may(hub: RealHub):
 
     assert "knative-serving/cluster-001" in page
     assert "The dashboard may not list knativeeventings" in page
+
+
+async def test_works_are_shown_to_those_who_may_list_them(running: Running, hub: RealHub):
+    """Of a cluster's namespace, or of all; others read why there are none."""
+    one = await hub.send("cluster-000", work("web", config_map("seen")))
+    other = await hub.send("cluster-001", work("web", config_map("seen")))
+    clusters, works = (
+        rule(each, "list", group="*") for each in ("managedclusters", "manifestworks")
+    )
+    tokens = {
+        "all": await hub.account("works-all", clusters, works),
+        "none": await hub.account("works-none", clusters),
+        "own": await hub.account("works-own", clusters),
+    }
+    await hub.account("works-own", works, inside="cluster-000")
+    shown: dict[str, list[bool]] = {}
+    for name, token in tokens.items():
+        async with running.visitor(key=False) as visitor:
+            assert (await login(visitor, token))[0] == 200
+            pages = [await text(visitor, f"/cluster/{key.namespace}") for key in (one, other)]
+            shown[name] = ["/work/" in page for page in pages]
+            for key, is_shown in zip((one, other), shown[name], strict=True):
+                page = await text(visitor, f"/work/{key}", 200 if is_shown else 404)
+                assert ("ConfigMap default/seen" in page) is is_shown
+            assert ("You may not list manifestworks" in pages[1]) is not shown[name][1]
+            # The overview is not about works, and complains of none.
+            assert "manifestworks" not in await text(visitor, "/")
+
+    assert shown == {"all": [True, True], "own": [True, False], "none": [False, False]}

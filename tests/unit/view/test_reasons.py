@@ -44,6 +44,7 @@ CustomResourceDefinition Group Klusterlet Lease ManagedCluster ManagedClusterSet
 Namespace Role RoleBinding Secret SelfSubjectAccessReview SelfSubjectReview
 SelfSubjectRulesReview ServiceAccount SubjectAccessReview TokenRequest User
 ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding KMGTPEkimun
+AdmissionReview BadRequest Failure Ignore Invalid List Namespaced None
 """
 """Words of this form that are no reasons: kinds, statuses, and values of fields."""
 

@@ -54,4 +54,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     if leave.dry_run:
         click.echo("\n".join(removed))
         return
+    for each in removed:
+        if each.startswith("ManifestWork "):
+            print_progress(f"{each} was given up; what it applied stays on its cluster.")
     click.echo(f"The hub has been removed: {len(removed)} objects.")

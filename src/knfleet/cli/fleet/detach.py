@@ -19,6 +19,9 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.kube.client.verbs import Client
 
+CLEANED_UP = "its agent deletes first what they applied."
+GIVEN_UP = "they are given up, and what they applied stays on the cluster."
+
 
 @click.command()
 @cluster_options
@@ -38,7 +41,7 @@ def command(
     for clusters that no longer exist, it does not wait; Events name what is orphaned.
     """
     from knfleet.api.cluster.managedcluster import CLUSTERS
-    from knfleet.workflows.detach import StillAttached, detach
+    from knfleet.workflows.detach import StillAttached, detach, few, works_on
     from knfleet.workflows.object_lists import WaitTimeout
 
     async def work(client: "Client") -> None:
@@ -46,6 +49,9 @@ def command(
             await known(client, CLUSTERS, name)
         for name in names:
             print_progress(f"Detaching {name} ...")
+            if works := [each.name for each in await works_on(client, name)]:
+                fate = GIVEN_UP if options["force"] else CLEANED_UP
+                print_progress(f"{len(works)} works of {name} ({few(works)}): {fate}")
             seconds = float(options["timeout"])
             await detach(client, name, force=options["force"], seconds=seconds)
             click.echo(f"{name} is detached")

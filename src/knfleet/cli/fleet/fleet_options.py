@@ -31,6 +31,8 @@ LATER_FLAGS = {
     "enable-sync-labels": "labels are not copied to what is installed yet",
     "addon-kubeclient-registration-auth": "add-ons are not supported yet",
     "addon-token-expiration-seconds": "add-ons are not supported yet",
+    "placement": "placements are not supported here yet; name the clusters by --clusters",
+    "replicaset": "placements are not supported here yet; name the clusters by --clusters",
 }
 """Flags that are known, and why they cannot be used yet."""
 

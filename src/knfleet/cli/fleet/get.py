@@ -9,6 +9,7 @@ import click
 from knfleet.cli.completion_names import names_of_clusters
 from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, print_json
 from knfleet.cli.output import explained, table
+from knfleet.cli.work import get as works
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ HEADINGS = ("NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE
 
 @click.group()
 def command() -> None:
-    """Print tokens, and the clusters of a hub."""
+    """Print tokens, and the clusters and works of a hub."""
+
+
+command.add_command(works.command)
 
 
 @command.command("token")

@@ -33,6 +33,7 @@ def run(
     from knfleet.hub.profiles.builtin_providers import BuiltInProviders
     from knfleet.install.hub_manifests import related_resources
     from knfleet.plugins.inprocess import InProcessPlugins
+    from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 
     parts = operator.prepared(kubeconfig, context, server, options)
     users = frozenset(name for names in auto_approved for name in names.split(",") if name)
@@ -40,7 +41,13 @@ def run(
         environment = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig.absolute())}
         parts["providers"] = BuiltInProviders(environment)
         parts["providers"].run_plugin = InProcessPlugins()
-    fleet = HubOptions(auto_approved_users=users, related_resources=related_resources())
+    port = options["webhook_port"]
+    fleet = HubOptions(
+        auto_approved_users=users,
+        related_resources=related_resources(),
+        webhook=ListenAddress(bind_host(), port) if port else None,
+        namespace=parts["settings"].system_namespace,
+    )
     parts["settings"] = HubSettings(parts["settings"], fleet)
     if options["web"] is None:
         operator.start(partial(build, **parts))
@@ -56,6 +63,12 @@ AUTO_APPROVED = click.Option(
     multiple=True,
     metavar="USER,…",
     help="Users whose clusters are accepted automatically, beside those of the ClusterManager.",
+)
+WEBHOOK_PORT = click.Option(
+    ["--webhook-port"],
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Serve webhooks there; not at all when not given.",
 )
 WEB = (
     click.Option(
@@ -87,6 +100,6 @@ WEB = (
 command = operator.GoFlags(
     "hub",
     callback=run,
-    params=[*operator.command.params, AUTO_APPROVED, *WEB],
+    params=[*operator.command.params, AUTO_APPROVED, WEBHOOK_PORT, *WEB],
     help=run.__doc__,
 )

@@ -5,6 +5,7 @@ These are ValidatingAdmissionPolicies: CEL that also asks RBAC, by the same virt
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -46,10 +47,11 @@ class PolicyCheck(Struct, frozen=True):
     expression: str
     message: str = ""
     message_expression: str = ""
+    reason: Literal["Forbidden", "Invalid"] = "Forbidden"
 
     def manifest(self) -> Object:
         """The rule as a policy writes it."""
-        written: Object = {"expression": self.expression, "reason": "Forbidden"}
+        written: Object = {"expression": self.expression, "reason": self.reason}
         if self.message:
             written["message"] = self.message
         if self.message_expression:

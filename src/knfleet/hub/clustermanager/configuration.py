@@ -6,7 +6,9 @@ from knfleet.api.meta import Key
 from knfleet.api.operator import (
     CLEANUP_GATE,
     CLUSTER_MANAGER,
+    COMPLETED_WORKS_GATE,
     DEFAULT_SET_GATE,
+    OPERATOR_NAMESPACE,
     ClusterManager,
     RelatedResource,
     is_enabled,
@@ -23,6 +25,10 @@ class HubConfiguration(Struct, frozen=True):
     """Those that the command line names."""
     related_resources: tuple[RelatedResource, ...] = ()
     """What belongs to the hub on its cluster, for the status of its ClusterManager."""
+    namespace: str = OPERATOR_NAMESPACE
+    """The hub's own, in which its certificates are kept."""
+    webhook_names: tuple[str, ...] = ()
+    """DNS names by which webhooks are called, beside those of their Service."""
 
     @property
     def manager(self) -> ClusterManager:
@@ -44,6 +50,12 @@ class HubConfiguration(Struct, frozen=True):
     def has_default_sets(self) -> bool:
         """Whether the sets `default` and `global` are kept."""
         return self.is_enabled(DEFAULT_SET_GATE, default=True)
+
+    @property
+    def deletes_completed_works(self) -> bool:
+        """Whether works are deleted when their time to live is over."""
+        gates = self.manager.spec.work_configuration.feature_gates
+        return is_enabled(gates, COMPLETED_WORKS_GATE, default=True)
 
     def is_enabled(self, feature: str, *, default: bool) -> bool:
         """Whether a feature of registration is on."""

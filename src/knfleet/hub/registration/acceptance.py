@@ -183,7 +183,9 @@ class Acceptance:
         self.forget(cluster)
 
     async def has_works(self, cluster: str) -> bool:
-        """Whether a cluster has works left."""
+        """Whether a cluster has works left; that it has none is asked of the API server."""
+        if self.context.informers.works_of(cluster):
+            return True
         try:
             found = await self.client.list(WORKS, cluster, metadata_only=True)
         except NotFound:

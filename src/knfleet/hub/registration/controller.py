@@ -21,6 +21,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
+from knfleet.apply.manifest_fields import part
 from knfleet.hub.context import HubContext, cluster_request, patch_cluster, plain
 from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Acceptance
@@ -39,7 +40,8 @@ from knfleet.kube.errors import ApiError, Conflict
 from knfleet.runtime.controller import Result
 
 CONFLICT_SECONDS = 0.05
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 30.0
+"""When to look again whether a denied cluster has works left; they are watched besides."""
 
 
 class ManagedClusterController:
@@ -57,6 +59,7 @@ class ManagedClusterController:
             Watch(informers.clusters.on_change, self.by_cluster),
             Watch(informers.leases.on_change, self.by_namespace),
             Watch(informers.access.on_change, self.by_namespace),
+            Watch(informers.works.on_change, self.by_work),
             Watch(informers.sets.on_change, self.by_set),
             Watch(informers.managers.on_change, self.by_manager),
         ]
@@ -68,6 +71,16 @@ class ManagedClusterController:
     def by_namespace(self, change: StoreChange) -> Iterable[Request]:
         """Something in a cluster's namespace changed."""
         yield cluster_request(change.key.namespace)
+
+    def by_work(self, change: StoreChange) -> Iterable[Request]:
+        """A work changed: its cluster may wait for it to be gone."""
+        cluster = self.context.informers.clusters.get(Key("", change.key.namespace))
+        if cluster is None:
+            return
+        is_leaving = bool(cluster["metadata"].get("deletionTimestamp"))
+        is_denied = not part(cluster, "spec").get("hubAcceptsClient")
+        if is_leaving or (is_denied and change.new is None):
+            yield cluster_request(change.key.namespace)
 
     def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed: it may want namespaces on its clusters."""
@@ -104,7 +117,9 @@ class ManagedClusterController:
         beat = self.context.lease_observations.observe(cluster, lease, self.context.now())
         if cluster.metadata.deleting:
             cluster = await self.report(cluster, beat, None)
-            return await self.deletion.step(cluster)
+            result = await self.deletion.step(cluster)
+            waits = result.after_seconds is not None
+            return result.within(self.requeue_seconds(cluster, beat)) if waits else result
         cluster = await self.set_defaults(cluster)
         error: ApiError | None = None
         settled = True

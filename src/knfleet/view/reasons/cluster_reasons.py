@@ -1,7 +1,14 @@
 """How clusters stand: ManagedClusters, their profiles, requests and sets."""
 
 from knfleet.api.cluster.managedcluster import AVAILABLE as AVAILABLE_TYPE
-from knfleet.view.reasons.explanation import AGENT_LOG, DOCTOR, DOCTOR_BOTH, Explanation, step
+from knfleet.view.reasons.explanation import (
+    AGENT_LOG,
+    DOCTOR,
+    DOCTOR_BOTH,
+    HUB_LOG,
+    Explanation,
+    step,
+)
 
 AVAILABLE = (
     "ManagedCluster: ManagedClusterConditionAvailable",
@@ -148,18 +155,44 @@ CLUSTER: dict[str, Explanation] = {
     ),
     "ResourceRemaining": Explanation(
         "The ManagedCluster is being deleted, and works or add-ons of it are left on the hub; its"
-        " agent must clean them up first.",
+        " agent must clean them up first. The message counts and names them, and repeats what the"
+        " agent reports about those whose deletion takes long.",
         (
+            step("What is left:", "knfleet get works --cluster CLUSTER"),
             step(
-                "What is left:",
+                "The same with add-ons, as Kubernetes shows it:",
                 "kubectl get manifestworks,managedclusteraddons -n CLUSTER",
             ),
             DOCTOR,
         ),
-        "Wait for the agent. When the cluster is gone for good, say how long it must have been"
+        "Wait for the agent. Works are deleted by the annotation"
+        " open-cluster-management.io/cleanup-priority, the lowest first. When the cluster is gone"
+        " for good: `knfleet detach CLUSTER --force`, or say how long it must have been"
         " unreachable before they are given up: `kubectl annotate managedcluster CLUSTER"
         " knfleet.dev/force-detach=10m`.",
         ("ManagedCluster: Deleting",),
+    ),
+    "DeletingError": Explanation(
+        "The ManagedCluster is being deleted, and the hub could not do its part of it; the message"
+        " has the API server's words.",
+        (HUB_LOG,),
+        "Fix what the message names. When it is about rights, run `knfleet init` again with the"
+        " release that runs. The hub tries again by itself.",
+        ("ManagedCluster: Deleting",),
+    ),
+    "NoResource": Explanation(
+        "The ManagedCluster is being deleted, nothing that the hub cares for is left of it, and"
+        " finalizers of others are what it waits for; the message names them.",
+        (step("The finalizers:", "kubectl get managedcluster CLUSTER -o yaml"),),
+        "See that the controllers that put them there run.",
+        ("ManagedCluster: Deleting",),
+    ),
+    "CompletedWorkDeleted": Explanation(
+        "A ManifestWork was complete, and the time was over for which its"
+        " spec.deleteOption.ttlSecondsAfterFinished keeps it: the hub deleted it, and its agent"
+        " what it applied.",
+        (),
+        written_on=("ManifestWork: Event",),
     ),
     "ProfileBlocked": Explanation(
         "The cluster's ClusterProfile, or the Secret with its token, cannot be written in a"

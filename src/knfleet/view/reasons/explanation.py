@@ -53,6 +53,10 @@ OPERATOR_LOG = step(
     " namespace open-cluster-management):",
     "kubectl logs -n knative-operator deploy/knative-operator",
 )
+HUB_LOG = step(
+    "The hub's log:",
+    "kubectl logs -n open-cluster-management deploy/cluster-manager",
+)
 AGENT_LOG = step(
     "The agent's log, on the cluster:",
     "kubectl --context SPOKE logs -n open-cluster-management-agent"

@@ -1,12 +1,8 @@
 """How the hub and the agents stand: ClusterManagers and Klusterlets."""
 
-from knfleet.view.reasons.explanation import AGENT_LOG, Explanation, step
+from knfleet.view.reasons.explanation import AGENT_LOG, HUB_LOG, Explanation, step
 
 CONNECTION = ("Klusterlet: HubConnectionDegraded",)
-HUB_LOG = step(
-    "The hub's log:",
-    "kubectl logs -n open-cluster-management deploy/cluster-manager",
-)
 KLUSTERLET = step(
     "The whole message, on the cluster:",
     "kubectl --context SPOKE get klusterlet klusterlet -o yaml",

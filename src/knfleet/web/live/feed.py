@@ -15,12 +15,14 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
 from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.web.server.authorization import EVERYTHING, KINDS, VisibleObjects
+from knfleet.view.work.work_rows import WorkRow, work_order, work_row
+from knfleet.web.server.authorization import EVERYTHING, KINDS, SHOWN_KINDS, VisibleObjects
 
 SOONEST_SECONDS = 0.1
 LATEST_SECONDS = 0.7
@@ -38,7 +40,7 @@ class HubFeed:
     """What is on the hub, and when it changed."""
 
     def __init__(self, *, clock: Clock = LOOP_CLOCK) -> None:
-        self.informers: dict[Resource, list[Informer]] = {kind: [] for kind in KINDS}
+        self.informers: dict[Resource, list[Informer]] = {kind: [] for kind in SHOWN_KINDS}
         self.clock = clock
         self.revision = 0
         self.spent = 0.0
@@ -46,6 +48,8 @@ class HubFeed:
         self.alarm: Timer | None = None
         self.changed = asyncio.Event()
         self.fleets: dict[VisibleObjects, FleetView] = {}
+        self.has_fleet_changed = False
+        """Whether something changed that the fleets are made of."""
         self.told: list[str] = []
         """The troubles that the fleets tell of."""
         self.computed = 0
@@ -54,15 +58,25 @@ class HubFeed:
     def follow(self, informer: Informer) -> None:
         """Show what an informer knows."""
         self.informers[informer.resource].append(informer)
-        informer.on_change(self.mark_changed)
+        is_fleet = informer.resource in KINDS
+        informer.on_change(self.mark_changed if is_fleet else self.mark_work)
         self.burst()
 
     def mark_changed(self, _change: StoreChange) -> None:
-        """Something changed on the hub."""
+        """Something of the fleet changed on the hub."""
         self.burst()
+
+    def mark_work(self, _change: StoreChange) -> None:
+        """A work changed, of which the fleet as a whole shows nothing."""
+        self.schedule()
 
     def burst(self) -> None:
         """Let pages look soon, once for all that changes until then."""
+        self.has_fleet_changed = True
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Let pages look soon at what changed."""
         if self.alarm is None:
             pause = min(max(SOONEST_SECONDS, IDLE_SHARE * self.spent), LATEST_SECONDS)
             self.alarm = self.clock.call_at(self.clock.time() + pause, self.notify)
@@ -72,7 +86,9 @@ class HubFeed:
         self.alarm = None
         self.spent = 0.0
         self.revision += 1
-        self.fleets.clear()
+        if self.has_fleet_changed:
+            self.has_fleet_changed = False
+            self.fleets.clear()
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -111,6 +127,28 @@ class HubFeed:
             self.computed += 1
         return found
 
+    def works(self, cluster: str, visible: VisibleObjects) -> list[WorkRow]:
+        """The works of a cluster that somebody sees, broken ones first."""
+        if not visible.sees(WORKS, cluster):
+            return []
+        found = (
+            each
+            for informer in self.informers[WORKS]
+            for each in informer.by_index("cluster", cluster)
+        )
+        return sorted(map(work_row, found), key=work_order)
+
+    def work(self, key: Key, visible: VisibleObjects) -> WorkRow | None:
+        """One work, if somebody sees it."""
+        found = self.find(WORKS, key) if visible.sees(WORKS, key.namespace) else None
+        return None if found is None else work_row(found)
+
+    def work_notes(self, cluster: str, visible: VisibleObjects) -> tuple[str, ...]:
+        """Why works of a cluster may not be shown, or not as they are now."""
+        problems = informer_problems(WORKS, self.informers[WORKS]) - {""}
+        unseen = () if visible.sees(WORKS, cluster) else (visible.note(WORKS),)
+        return (*unseen, *sorted(problems))
+
     def visible(self, kind: Resource, visible: VisibleObjects) -> list[Object]:
         """The objects of a kind that somebody sees."""
         return [
@@ -141,6 +179,7 @@ class HubFeed:
         return [
             trouble
             for kind, informers in self.informers.items()
+            if kind in KINDS
             for trouble in sorted(informer_problems(kind, informers) - {""})
         ]
 

@@ -10,13 +10,14 @@ from msgspec import Struct
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Resource
 
-Name = Literal["overview", "versions", "cluster", "install"]
+Name = Literal["overview", "versions", "cluster", "install", "work"]
 KINDS = {kind.kind.lower(): kind for kind in (SERVINGS, EVENTINGS)}
 PATTERNS: tuple[tuple[Name, re.Pattern[str]], ...] = (
     ("overview", re.compile(r"/")),
     ("versions", re.compile(r"/versions")),
     ("cluster", re.compile(r"/cluster/([^?#]+)")),
     ("install", re.compile(r"/cr/([a-z]+)/([^/]+)/([^/]+)")),
+    ("work", re.compile(r"/work/([^/]+)/([^/]+)")),
 )
 LONGEST = 200
 MOST_PAGES = 1000

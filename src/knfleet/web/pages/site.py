@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
+from knfleet.api.meta import Key
 from knfleet.kube.errors import KubeError, Unauthorized
 from knfleet.web.live.channels import LiveChannels
 from knfleet.web.live.event_stream import stream
@@ -51,6 +52,7 @@ class Site:
             web.get("/versions", self.page),
             web.get("/cluster/{name:.+}", self.page),
             web.get("/cr/{kind}/{namespace}/{name}", self.page),
+            web.get("/work/{cluster}/{name}", self.page),
             web.get("/live", self.stream),
             web.get("/static/{file}", static),
         ]
@@ -123,12 +125,18 @@ class Site:
 
     def shared(self, route: Route, visible: VisibleObjects) -> WebPage | None:
         """A page that is the same for all who see the same."""
+        if route.name == "work":
+            found = self.feed.work(Key(*route.parts), visible)
+            notes = self.feed.work_notes(route.parts[0], visible)
+            return None if found is None else views.work(found, notes)
         fleet = self.feed.fleet(visible)
         if route.name == "overview":
             return views.overview(fleet, route)
         if route.name == "versions":
             return views.versions(fleet, route, self.sources.installable(fleet))
-        return views.cluster(fleet, route)
+        (name,) = route.parts
+        works = self.feed.works(name, visible)
+        return views.cluster(fleet, route, works, self.feed.work_notes(name, visible))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """What changes on an open page."""

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from knfleet import __version__
 from knfleet.view.fleet_model import ClusterRow, InstallRow
+from knfleet.view.work.work_rows import ManifestRow, WorkRow
 
 FOLDER = Path(__file__).parents[1]
 STATIC = FOLDER / "static"
@@ -41,6 +42,7 @@ def environment() -> Environment:
         "clock": clock,
         "cluster_url": cluster_url,
         "kind_path": kind_path,
+        "work_path": work_path,
     }
     made.filters.update(own)
     shared = cast("dict[str, Any]", made.globals)
@@ -77,6 +79,27 @@ def install_line(row: InstallRow) -> str:
 def cluster_tile(row: ClusterRow, broken: str = "") -> str:
     """The tile of a cluster, and which of its installations are broken."""
     return block("tile", row, broken)
+
+
+@lru_cache(ROWS_REMEMBERED)
+def work_line(row: WorkRow) -> str:
+    """The table's row of a work."""
+    return block("work", row)
+
+
+def work_id(row: WorkRow) -> str:
+    """The id of a work's row."""
+    return f"w:{row.ref}"
+
+
+def manifest_id(row: ManifestRow) -> str:
+    """The id of a manifest's row."""
+    return f"m:{row.ordinal}"
+
+
+def work_path(row: WorkRow) -> str:
+    """The page of a work."""
+    return f"/work/{quote(row.cluster)}/{quote(row.name)}"
 
 
 def install_id(row: InstallRow) -> str:

@@ -1,21 +1,32 @@
 """What each page shows: pure functions from the fleet, as its viewer sees it, to pages."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.view.chain import Chain
-from knfleet.view.fleet_model import ClusterRow, FleetView, InstallRow
+from knfleet.view.fleet_model import STANDS, ClusterRow, FleetView, InstallRow
+from knfleet.view.work.work_rows import WorkRow
 from knfleet.web.pages import templates
 from knfleet.web.pages.history import HistoryEntry
 from knfleet.web.pages.page import WebPage
 from knfleet.web.pages.routes import Route, finds
-from knfleet.web.pages.templates import block, cluster_tile, install_id, install_line, tile_id
+from knfleet.web.pages.templates import (
+    block,
+    cluster_tile,
+    install_id,
+    install_line,
+    manifest_id,
+    tile_id,
+    work_id,
+    work_line,
+)
 from knfleet.web.pages.version_matrix import KINDS, Known, VersionRow, matrix
 
 ROWS = 100
+MANIFESTS = 500
 """So many installations on one page; broken ones come first."""
 TILES = 300
 
@@ -132,20 +143,46 @@ def is_line_found(line: VersionRow, words: list[str]) -> bool:
     return finds(words, line.name, *texts)
 
 
-def cluster(fleet: FleetView, route: Route) -> WebPage | None:
-    """One cluster and what is installed on it; None when nobody knows it."""
+def cluster(
+    fleet: FleetView, route: Route, works: Sequence[WorkRow] = (), notes: Sequence[str] = ()
+) -> WebPage | None:
+    """One cluster, what is installed on it, and its works; None when nobody knows it.
+
+    `notes` say why works may be missing.
+    """
     (name,) = route.parts
     row = next((each for each in fleet.clusters if each.name == name), None)
     if row is None:
         return None
     installs = [each for each in fleet.installs if each.cluster == name]
+    shown = works[:ROWS]
     blocks = {
         "notes": block("notes", fleet.warnings),
         "cluster": block("cluster", row),
+        "work-notes": block("work_notes", notes, len(works), len(works) - len(shown)),
         **{install_id(each): install_line(each) for each in installs},
+        **{work_id(each): work_line(each) for each in shown},
     }
-    lists = {"installs": tuple(map(install_id, installs))}
+    lists = {
+        "installs": tuple(map(install_id, installs)),
+        "works": tuple(map(work_id, shown)),
+    }
     return WebPage(name, "cluster.html", blocks, lists, {"name": name})
+
+
+def work(row: WorkRow, notes: Sequence[str]) -> WebPage:
+    """One work: its conditions, and the state of each manifest, failing ones first."""
+    order = sorted(row.manifests, key=lambda each: (STANDS.index(each.stand), each.ordinal))
+    shown = order[:MANIFESTS]
+    blocks = {
+        "notes": block("notes", notes),
+        "head": block("work_head", row),
+        "conditions": block("conditions", row.conditions),
+        "found": block("manifests_found", len(order), len(order) - len(shown)),
+        **{manifest_id(each): block("manifest", each) for each in shown},
+    }
+    lists = {"manifests": tuple(map(manifest_id, shown))}
+    return WebPage(f"Work {row.name}", "work.html", blocks, lists, {"row": row})
 
 
 def install(about: InstallDetail, forms: "FormContext") -> WebPage:

@@ -13,11 +13,14 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Object, Resource
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS
 from knfleet.kube.client.verbs import Client
 
 KINDS = (SERVINGS, EVENTINGS, PROFILES, CLUSTERS)
 """What a fleet is made of."""
+SHOWN_KINDS = (*KINDS, WORKS)
+"""What is watched and shown; of works only pages about their cluster say that they are missing."""
 SELF_REVIEWS = Resource(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
@@ -54,18 +57,18 @@ class VisibleObjects(Struct, frozen=True):
         return f"{missing}, nor in one that has any; none are shown."
 
 
-EVERYTHING = VisibleObjects(frozenset(KINDS))
+EVERYTHING = VisibleObjects(frozenset(SHOWN_KINDS))
 
 
 async def visible_objects(
     client: Client, candidates: Mapping[Resource, Iterable[str]]
 ) -> VisibleObjects:
     """What a client's user may see, of kinds in the namespaces in which there are any."""
-    answers = await asyncio.gather(*(may(client, "list", kind) for kind in KINDS))
-    everywhere = frozenset(kind for kind, yes in zip(KINDS, answers, strict=True) if yes)
+    answers = await asyncio.gather(*(may(client, "list", kind) for kind in SHOWN_KINDS))
+    everywhere = frozenset(kind for kind, yes in zip(SHOWN_KINDS, answers, strict=True) if yes)
     places = [
         (kind, namespace)
-        for kind in KINDS
+        for kind in SHOWN_KINDS
         if kind.namespaced and kind not in everywhere
         for namespace in sorted(set(candidates.get(kind, ())))[:MOST_NAMESPACES]
     ]

@@ -13,8 +13,10 @@ from msgspec import Struct
 from knfleet.api.core import NAMESPACES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.hub.main import HubProcess, HubSettings
+from knfleet.hub.work.work_cache import work_informer
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
@@ -26,7 +28,7 @@ from knfleet.runtime.manager import Manager
 from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages.detail import DetailSources
 from knfleet.web.pages.version_matrix import Known
-from knfleet.web.server.authorization import KINDS, MOST_NAMESPACES, may
+from knfleet.web.server.authorization import MOST_NAMESPACES, SHOWN_KINDS, may
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings
 
@@ -79,11 +81,11 @@ async def announce(dashboard: Dashboard, ready: Callable[[str], None]) -> None:
 
 async def informers(client: Client, namespaces: Iterable[str]) -> list[Informer]:
     """What is watched: each kind everywhere, or where that is allowed."""
-    allowed = await asyncio.gather(*(is_allowed(client, kind) for kind in KINDS))
-    refused = [kind for kind, yes in zip(KINDS, allowed, strict=True) if not yes]
+    allowed = await asyncio.gather(*(is_allowed(client, kind) for kind in SHOWN_KINDS))
+    refused = [kind for kind, yes in zip(SHOWN_KINDS, allowed, strict=True) if not yes]
     places = await candidates(client, namespaces) if refused else []
     found: list[Informer] = []
-    for kind, yes in zip(KINDS, allowed, strict=True):
+    for kind, yes in zip(SHOWN_KINDS, allowed, strict=True):
         inside = [] if yes or not kind.namespaced else await allowed_in(client, kind, places)
         # One that may look nowhere is watched all the same: it fails, and says so on the page.
         found += [watch(client, kind, namespace) for namespace in inside or [""]]
@@ -92,6 +94,8 @@ async def informers(client: Client, namespaces: Iterable[str]) -> list[Informer]
 
 def watch(client: Client, kind: Resource, namespace: str) -> Informer:
     """A watch of a kind."""
+    if kind == WORKS:
+        return work_informer(client, namespace)
     return Informer(client, kind, namespace, trim=without_managed_fields)
 
 
@@ -154,3 +158,4 @@ async def share(operator: Operator, hub: HubProcess, feed: HubFeed) -> None:
     assert hub.hub_manager is not None
     feed.follow(hub.hub_manager.informers.clusters)
     feed.follow(hub.hub_manager.informers.profiles)
+    feed.follow(hub.hub_manager.informers.works)

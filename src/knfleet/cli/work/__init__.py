@@ -1,0 +1,1 @@
+"""Commands about ManifestWorks: arguments and printing, nothing else."""

@@ -1,0 +1,1 @@
+"""The hub's HTTPS server for webhooks: certificates, registration of handlers, CA injection."""
