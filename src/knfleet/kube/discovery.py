@@ -147,6 +147,10 @@ class Discovery:
         self.known.clear()
         self.asked.clear()
 
+    def ask_again(self, api_version: str) -> None:
+        """Ask for kinds of a group and version that were not there, at once: they may be now."""
+        self.asked.pop(api_version, None)
+
     async def resource(self, api_version: str, kind: str) -> Resource:
         """How a kind is addressed; raises `NotFound` when the cluster does not serve it."""
         if (found := self.known.get(api_version, {}).get(kind)) is not None:
