@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from knfleet.agent.work.controller import WorkController, WorkSettings
+from knfleet.agent.work.controller import WorkController
 from knfleet.agent.work.source import KubeSource
+from knfleet.agent.work.work_settings import WorkSettings
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import ClusterName, Key, Object, Resource
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
@@ -200,9 +201,8 @@ def conditions(manifest: Object, ordinal: int | None = None) -> dict[str, Object
     status: Object = manifest.get("status") or {}
     if ordinal is not None:
         every: list[Object] = status.get("resourceStatus", {}).get("manifests") or []
-        status = next(
-            (each for each in every if each["resourceMeta"].get("ordinal", 0) == ordinal), {}
-        )
+        found = [each for each in every if each["resourceMeta"].get("ordinal", 0) == ordinal]
+        status = found[0] if found else {}
     return {each["type"]: each for each in status.get("conditions") or []}
 
 

@@ -19,6 +19,8 @@ from knfleet.agent.status.heartbeat import HeartbeatController
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING, HubConnectionStatus
 from knfleet.agent.status.managed_namespaces import ManagedNamespaceController
 from knfleet.agent.status.reporter import ClusterStatusController
+from knfleet.agent.work.controller import WorkController
+from knfleet.agent.work.source import KubeSource
 from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
@@ -62,6 +64,13 @@ class SessionControllers:
         self.namespace_controller = self.controller(
             "namespaces", ManagedNamespaceController(session).reconcile
         )
+        server, cluster = session.address.endpoint.server, session.names.cluster
+        self.works = WorkController(
+            KubeSource(session.hub, server, cluster),
+            session.spoke,
+            session.names.agent,
+            session.settings.works,
+        )
         self.renewal.changed = lambda: self.wake(self.status_controller)
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
@@ -90,6 +99,7 @@ class SessionControllers:
             self.token_controller,
             self.certificate_controller,
             self.namespace_controller,
+            self.works,
         )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run()) for each in components]

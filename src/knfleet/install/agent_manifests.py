@@ -20,6 +20,7 @@ from knfleet.api.operator import (
     HUB_SECRET,
     KLUSTERLET,
     KLUSTERLETS,
+    WORK_GATES,
 )
 from knfleet.api.operator import GROUP as OPERATOR_GROUP
 from knfleet.hub.registration.rbac import READ, rule
@@ -42,6 +43,7 @@ EXTERNAL_SECRET = "external-managed-kubeconfig"  # noqa: S105  a name
 EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
 ACCESS_ROLE = "knfleet:access"
+WORK_ROLE = "knfleet:agent:works"
 LOOKING = [
     rule("", ["events", "pods"], ["get", "list"]),
     rule("apps", ["replicasets"], ["get", "list"]),
@@ -159,6 +161,20 @@ def agent_roles(plan: AgentInstall) -> list[Object]:
     return [
         {**named(f"{RBAC_GROUP}/v1", "ClusterRole", AGENT_ROLE), "rules": seen},
         binding("ClusterRole", AGENT_ROLE, plan.workload, plan.namespace),
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", WORK_ROLE), "rules": work_rules()},
+        binding("ClusterRole", WORK_ROLE, plan.workload, plan.namespace),
+    ]
+
+
+def work_rules() -> list[Object]:
+    """What works need: they carry objects of any kind, roles among them.
+
+    So who may create ManifestWorks for a cluster on the hub is an administrator of the cluster, as
+    with agents of Open Cluster Management; executors limit single works.
+    """
+    return [
+        rule("*", ["*"], ["*"]),
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
     ]
 
 
@@ -191,8 +207,10 @@ def klusterlet(plan: AgentInstall) -> Object:
     registration: Object = {"registrationDriver": {"authType": "csr"}}
     if plan.annotations:
         registration["clusterAnnotations"] = plan.annotations
-    if plan.feature_gates:
-        registration["featureGates"] = gate_list(plan.feature_gates)
+    of_works = [gate for gate in plan.feature_gates if gate[0] in WORK_GATES]
+    others = [gate for gate in plan.feature_gates if gate[0] not in WORK_GATES]
+    if others:
+        registration["featureGates"] = gate_list(others)
     if plan.lifetime_seconds:
         registration["clientCertExpirationSeconds"] = plan.lifetime_seconds
     spec: Object = {
@@ -202,6 +220,8 @@ def klusterlet(plan: AgentInstall) -> Object:
         "registrationConfiguration": registration,
         "resourceRequirement": plan.quality.requirement,
     }
+    if of_works:
+        spec["workConfiguration"] = {"featureGates": gate_list(of_works)}
     if plan.mode != "Hosted":
         spec["namespace"] = plan.namespace
     if plan.external_urls:

@@ -11,7 +11,7 @@ itself, and holds up neither other manifests nor other works.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +24,6 @@ from knfleet.agent.work.desired.owners import owner_reference
 from knfleet.agent.work.eviction import eviction
 from knfleet.agent.work.executor_check import RETRY_SECONDS, ExecutorCheck, NotAllowed
 from knfleet.agent.work.jq import JqRunner
-from knfleet.agent.work.observed.feedback import FeedbackOptions
 from knfleet.agent.work.observed.objects import SpokeObjects
 from knfleet.agent.work.plan import Entry, is_drift, is_protected, is_settled, make_entries
 from knfleet.agent.work.prerequisites import Prerequisites
@@ -39,6 +38,7 @@ from knfleet.agent.work.status import (
     previous,
     work_status,
 )
+from knfleet.agent.work.work_settings import DEFAULTS, WorkSettings
 from knfleet.agent.work.writer import ObjectWriter, Target
 from knfleet.api.conditions import put
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request, Resource
@@ -84,19 +84,6 @@ KIND_SECONDS = 10.0
 LOOK_SECONDS = 60.0
 NEVER = float("inf")
 SPOKE = ClusterName("spoke")
-
-
-class WorkSettings(Struct, frozen=True):
-    """How works are handled."""
-
-    eviction_grace: timedelta = timedelta(minutes=60)
-    feedback: FeedbackOptions = FeedbackOptions()
-    poll_seconds: float = 60.0
-    """How often objects are read that are too many to be watched by name."""
-    executor_caches: bool = False
-
-
-DEFAULTS = WorkSettings()
 
 
 class WorkState(Struct):
@@ -433,7 +420,8 @@ class WorkController:
 
     async def write(self, context: "Pass", entry: Entry) -> None:
         """Write one object, and note what became of it."""
-        assert entry.resource is not None and entry.ref is not None
+        assert entry.resource is not None
+        assert entry.ref is not None
         record = self.objects.get(entry.resource, entry.key)
         entry.tried_at = context.now
         if record is not None and record.state.deleting:

@@ -7,6 +7,7 @@ expression is of no use, the manifest is not applied and its condition says why.
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -56,7 +57,7 @@ class JqRunner:
         async with self.turn:
             answer = await self.ask(asked)
         try:
-            return msgspec.json.decode(answer, type=dict)
+            return msgspec.json.decode(answer, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise IgnoreFieldError("jq did not answer with an object") from error
 

@@ -16,10 +16,15 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.agent.assembly import AgentEnvironment
     from knfleet.agent.settings import AgentSettings
+    from knfleet.agent.work.work_settings import WorkSettings
     from knfleet.kube.endpoint import Connection, Endpoint
     from knfleet.runtime.http.listen_address import ListenAddress
 
 TAKEN = (
+    "cloudevents-client-codecs",
+    "cloudevents-client-id",
+    "workload-source-config",
+    "workload-source-driver",
     "kube-api-qps",
     "kube-api-burst",
     "hub-kubeconfig-secret",
@@ -78,6 +83,25 @@ def taken_options(command: Any) -> Any:
     default=3600,
     help="How long the token for the hub lasts; a new one comes before it ends.",
 )
+@click.option(
+    "--appliedmanifestwork-eviction-grace-period",
+    "eviction",
+    default="60m",
+    help="How long objects stay whose work is gone from the hub; 876000h and more: for ever.",
+)
+@click.option(
+    "--status-sync-interval",
+    "sync",
+    default="60s",
+    help="How often objects are read that are too many to be watched by name.",
+)
+@click.option(
+    "--max-json-raw-length",
+    "raw_length",
+    type=click.IntRange(1, 1024),
+    default=1024,
+    help="Characters of feedback values as JSON.",
+)
 @switch("--no-access", "Hand over no token for the cluster.")
 @switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
 @click.option("--listen", default="", help="Where /healthz is, as 127.0.0.1:8000.")
@@ -89,7 +113,8 @@ def command(**options: Any) -> None:
     """Keep this cluster joined to its hub.
 
     Asks the hub to take the cluster in, renews its certificate and its Lease, reports how the
-    cluster is, and hands over a token by which the hub's operator reaches it.
+    cluster is, applies ManifestWorks, and hands over a token by which the hub's operator reaches
+    it.
     """
     spare_memory()
     from knfleet.agent.assembly import build
@@ -178,7 +203,26 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
         spoke=reachable(options["urls"], environment.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],
+        works=work_settings(options, gates),
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),
+    )
+
+
+def work_settings(options: dict[str, Any], gates: dict[str, bool]) -> "WorkSettings":
+    """How works are handled, as the flags say."""
+    from datetime import timedelta
+
+    from knfleet.agent.work.eviction import NEVER
+    from knfleet.agent.work.observed.feedback import FeedbackOptions
+    from knfleet.agent.work.work_settings import WorkSettings
+    from knfleet.api.operator import EXECUTOR_CACHE_GATE, RAW_FEEDBACK_GATE
+
+    grace = seconds(options["eviction"], "--appliedmanifestwork-eviction-grace-period")
+    return WorkSettings(
+        eviction_grace=min(timedelta(seconds=min(grace, NEVER.total_seconds())), NEVER),
+        feedback=FeedbackOptions(gates.get(RAW_FEEDBACK_GATE, False), options["raw_length"]),
+        poll_seconds=max(seconds(options["sync"], "--status-sync-interval"), 1.0),
+        executor_caches=gates.get(EXECUTOR_CACHE_GATE, False),
     )
 
 
@@ -192,16 +236,16 @@ def check_name(name: str) -> None:
         raise click.UsageError(f"--spoke-cluster-name {name}: {problem}")
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, flag: str = "--cluster-healthcheck-period") -> float:
     """How long a flag's duration is."""
     from knfleet.operator.settings import SettingError, duration_seconds
 
     try:
         found = duration_seconds(text)
     except SettingError as error:
-        raise click.UsageError(f"--cluster-healthcheck-period: {error}") from error
+        raise click.UsageError(f"{flag}: {error}") from error
     if found <= 0:
-        raise click.UsageError("--cluster-healthcheck-period: it has to be more than 0")
+        raise click.UsageError(f"{flag}: it has to be more than 0")
     return found
 
 

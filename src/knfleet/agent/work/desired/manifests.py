@@ -16,16 +16,22 @@ RANKS: dict[str, int] = {
     kind: rank
     for rank, kinds in enumerate(
         (
-            "PriorityClass Namespace CustomResourceDefinition StorageClass PersistentVolume"
-            " PodSecurityPolicy",
+            (
+                "PriorityClass Namespace CustomResourceDefinition StorageClass PersistentVolume"
+                " PodSecurityPolicy"
+            ),
             "ClusterRole ClusterRoleBinding Role RoleBinding",
             "NetworkPolicy ResourceQuota LimitRange PodDisruptionBudget ServiceAccount",
             "Secret ConfigMap PersistentVolumeClaim",
             "Service",
-            "DaemonSet Pod ReplicationController ReplicaSet Deployment HorizontalPodAutoscaler"
-            " StatefulSet Job CronJob",
-            "APIService MutatingWebhookConfiguration ValidatingWebhookConfiguration"
-            " ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+            (
+                "DaemonSet Pod ReplicationController ReplicaSet Deployment HorizontalPodAutoscaler"
+                " StatefulSet Job CronJob"
+            ),
+            (
+                "APIService MutatingWebhookConfiguration ValidatingWebhookConfiguration"
+                " ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"
+            ),
         )
     )
     for kind in kinds.split()

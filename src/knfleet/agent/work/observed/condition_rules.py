@@ -22,8 +22,10 @@ WELL_KNOWN: dict[tuple[str, str], ConditionRule] = {
         condition=COMPLETE,
         type="CEL",
         cel_expressions=[
-            "has(object.status) && hasConditions(object.status) && object.status.conditions.exists("
-            "c, c.type in ['Complete', 'Failed'] && c.status == 'True')"
+            (
+                "has(object.status) && hasConditions(object.status) && object.status.conditions.exists("
+                "c, c.type in ['Complete', 'Failed'] && c.status == 'True')"
+            )
         ],
         message_expression="result ? 'Job is finished' : 'Job is not finished'",
     ),
@@ -31,8 +33,10 @@ WELL_KNOWN: dict[tuple[str, str], ConditionRule] = {
         condition=COMPLETE,
         type="CEL",
         cel_expressions=[
-            "has(object.status) && has(object.status.phase)"
-            " && object.status.phase in ['Succeeded', 'Failed']"
+            (
+                "has(object.status) && has(object.status.phase)"
+                " && object.status.phase in ['Succeeded', 'Failed']"
+            )
         ],
         message_expression=(
             "has(object.status) && has(object.status.phase)"
