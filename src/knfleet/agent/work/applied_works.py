@@ -44,11 +44,6 @@ class AppliedWorks:
         self.informer = Informer(client, APPLIED_WORKS, trim=without_managed_fields)
         self.own = OwnWrites(self.informer)
 
-    @property
-    def synced(self) -> bool:
-        """Whether all are known."""
-        return self.informer.synced.is_set()
-
     def name_of(self, work: str) -> str:
         """The name of the one that belongs to a work of this hub."""
         return applied_work_name(self.owner.hub, work)

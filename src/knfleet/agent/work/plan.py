@@ -16,6 +16,7 @@ from knfleet.agent.work.desired.options import ManifestOptions, is_orphaned, opt
 from knfleet.agent.work.observed.objects import Expectation, Record
 from knfleet.agent.work.status import APPLY_FAILED
 from knfleet.api.meta import Key, Resource
+from knfleet.api.work.appliedmanifestwork import AppliedResource
 from knfleet.api.work.manifestwork import ManifestResourceMeta, ManifestWorkSpec
 from knfleet.apply.manifest_parts import part
 
@@ -28,6 +29,25 @@ class Left(Struct, frozen=True):
 
     uid: str
     content: str
+
+
+class Located(Struct, frozen=True):
+    """Where an object is."""
+
+    resource: Resource
+    key: Key
+    ref: ObjectRef
+
+    def applied(self, uid: str) -> AppliedResource:
+        """The object as an AppliedManifestWork lists it."""
+        return AppliedResource(
+            group=self.resource.group,
+            version=self.resource.version,
+            resource=self.resource.plural,
+            namespace=self.key.namespace,
+            name=self.key.name,
+            uid=uid,
+        )
 
 
 class Entry(Struct):
@@ -54,8 +74,15 @@ class Entry(Struct):
     tried_at: float = 0.0
     retry_at: float = 0.0
     left: Left | None = None
-    exists: bool | None = None
     unknown: str = ""
+    """Why it cannot be told whether the object is there."""
+
+    @property
+    def located(self) -> Located | None:
+        """Where the object is, when its kind is known."""
+        if self.resource is None or self.ref is None:
+            return None
+        return Located(self.resource, self.key, self.ref)
 
     @property
     def strategy(self) -> str:
@@ -74,15 +101,14 @@ class Entry(Struct):
         self.problem, self.reason, self.retry_at = problem, reason, retry_at
         self.failures += 1
 
-    def succeed(self, record: Record) -> None:
+    def settle(self, record: Record | None) -> None:
         """The object is as the work wants it."""
         self.problem, self.failures, self.retry_at = "", 0, 0.0
-        self.left = Left(record.state.uid, record.content)
+        if record is not None and self.strategy in ("Update", "ServerSideApply"):
+            self.left = Left(record.state.uid, record.content)
 
 
-def make_entries(
-    spec: ManifestWorkSpec, kinds: Kinds, old: Sequence[Entry]
-) -> tuple[list[Entry], list[Manifest]]:
+def make_entries(spec: ManifestWorkSpec, kinds: Kinds, old: Sequence[Entry]) -> list[Entry]:
     """The entries of a work; those that want the same as before keep how they were left."""
     manifests = read_manifests(spec.workload.manifests)
     entries = [entry_of(each, spec, kinds) for each in manifests]
@@ -96,7 +122,7 @@ def make_entries(
             each.left, each.completed = known.left, known.completed
             if known.expectation.named:
                 each.expectation = replace(each.expectation, named=True)
-    return entries, manifests
+    return entries
 
 
 def entry_of(manifest: Manifest, spec: ManifestWorkSpec, kinds: Kinds) -> Entry:
@@ -147,17 +173,22 @@ def is_settled(entry: Entry, record: Record | None, work: str, owner: str) -> bo
     """Whether an object is as the work wants it, without a look at the cluster."""
     if entry.completed or entry.strategy == "ReadOnly":
         return True
-    if record is None or record.state.deleting:
+    if record is None or record.state.deleting or (owner in record.state.works) != entry.owned:
         return False
-    if (owner in record.state.works) != entry.owned:
-        return False
-    if entry.strategy == "CreateOnly":
-        return True
+    return entry.strategy == "CreateOnly" or is_as_left(entry, record, work)
+
+
+def is_as_left(entry: Entry, record: Record, work: str) -> bool:
+    """Whether metadata and content of an object are as we left them, or as the manifest has them.
+
+    After a restart nothing is known of how an object was left; a manifest that needs nothing filled
+    in by the cluster tells it just as well.
+    """
     view = record.views.get(work)
     if view is None or view.expectation != entry.expectation or not view.is_labelled:
         return False
     if entry.left is not None:
-        return (entry.left.uid, entry.left.content) == (record.state.uid, record.content)
+        return entry.left == Left(record.state.uid, record.content)
     return entry.strategy == "Update" and record.content == entry.literal
 
 

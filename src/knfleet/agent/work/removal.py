@@ -31,9 +31,14 @@ class Leftover(Struct, frozen=True):
     problem: str
     """What holds it up."""
 
-    def __str__(self) -> str:
+    @property
+    def path(self) -> str:
+        """The path of the object."""
         each = self.applied
-        ref = ObjectRef(each.group, each.resource, each.namespace, each.name)
+        return Resource(each.group, each.version, "", each.resource).path(each.namespace, each.name)
+
+    def __str__(self) -> str:
+        ref = ObjectRef.of(self.applied)
         return f"{ref} ({self.problem})" if self.problem else str(ref)
 
 
@@ -84,10 +89,11 @@ class ObjectRemover:
             )
             candidate = Candidate(resource, Key(each.namespace, each.name))
             found[candidate.ref] = candidate
-        for resource, key in self.objects.of_owner(applied.metadata.uid):
-            candidate = Candidate(resource, key)
-            found.setdefault(candidate.ref, candidate)
-        return list(found.values())
+        return list(({each.ref: each for each in self.owned(applied)} | found).values())
+
+    def owned(self, applied: AppliedManifestWork) -> list[Candidate]:
+        """All objects that are known to have an AppliedManifestWork as owner."""
+        return [Candidate(*each) for each in self.objects.of_owner(applied.metadata.uid)]
 
     async def kind(self, api_version: str, kind: str) -> Resource | None:
         """How a kind is addressed; none when the cluster does not serve it."""
@@ -121,11 +127,8 @@ class ObjectRemover:
             record = self.objects.get(candidate.resource, candidate.key)
             uid = record.state.uid if record is not None else ""
             try:
-                if record is None:
-                    if self.objects.is_known(candidate.resource) and candidate.resource.kind:
-                        record = await self.unlabelled(candidate, owner)
-                    else:
-                        record = await self.read(candidate)
+                # Not among those with our label: it is gone, or it never got the label.
+                record = record or await self.read(candidate)
                 if record is None:
                     return None
                 uid = record.state.uid
@@ -139,11 +142,6 @@ class ObjectRemover:
                 return Leftover(candidate.applied(uid), "changed meanwhile")
             except KubeError as error:
                 return Leftover(candidate.applied(uid), str(error)[:300])
-
-    async def unlabelled(self, candidate: Candidate, owner: str) -> Record | None:
-        """An object that is not among those with our label: it is gone, or never got the label."""
-        del owner
-        return await self.read(candidate)
 
     async def read(self, candidate: Candidate) -> Record | None:
         """The object as it is; none when it is gone."""

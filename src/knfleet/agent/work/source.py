@@ -3,6 +3,7 @@
 A work keeps its manifests as packed bytes, because they are needed only when something is written.
 """
 
+import asyncio
 import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -87,8 +88,8 @@ class WorkSource(Protocol):
     """The hash that tells hubs apart."""
 
     @property
-    def synced(self) -> bool:
-        """Whether all works are known."""
+    def synced(self) -> asyncio.Event:
+        """Set when all works are known."""
         ...
 
     def get(self, name: str) -> Work | None:
@@ -141,9 +142,9 @@ class KubeSource:
         self.informer.on_change(self.changed)
 
     @property
-    def synced(self) -> bool:
-        """Whether all works are known."""
-        return self.informer.synced.is_set()
+    def synced(self) -> asyncio.Event:
+        """Set when all works are known."""
+        return self.informer.synced
 
     def get(self, name: str) -> Work | None:
         """A work."""

@@ -236,6 +236,22 @@ def rule_summary(
     return condition(type_, status, AGGREGATED, message, generation)
 
 
+def same_conditions(one: ManifestWorkStatus, other: ManifestWorkStatus) -> bool:
+    """Whether two statuses of a work differ in values of objects at most."""
+    return [(each.type, each.status, each.observed_generation) for each in one.conditions] == [
+        (each.type, each.status, each.observed_generation) for each in other.conditions
+    ]
+
+
+def flawed_status(
+    problem: str, old: ManifestWorkStatus, generation: int, now: datetime
+) -> ManifestWorkStatus:
+    """The status of a work that cannot be read."""
+    text = f"Failed to apply manifest work: {problem}"
+    new = condition(APPLIED, "False", "AppliedManifestWorkFailed", text, generation)
+    return replace(old, conditions=put(old.conditions, new, now))
+
+
 def deleting_condition(held: Sequence[str], generation: int) -> StandardCondition:
     """Says what holds up the deletion of a work."""
     shown = "; ".join(held[:5]) + (f"; and {len(held) - 5} more" if len(held) > 5 else "")

@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource, api_group
-from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS, AppliedResource
 from knfleet.apply.manifest_parts import part
 
 LAST = 7
@@ -50,6 +50,11 @@ class ObjectRef(Struct, frozen=True, order=True):
     resource: str
     namespace: str
     name: str
+
+    @classmethod
+    def of(cls, applied: AppliedResource) -> "ObjectRef":
+        """An object that an AppliedManifestWork lists."""
+        return cls(applied.group, applied.resource, applied.namespace, applied.name)
 
     def __str__(self) -> str:
         kind = f"{self.resource}.{self.group}" if self.group else self.resource
