@@ -101,7 +101,7 @@ async def test_labels_and_annotations_of_others_stay(bench: WorkBench):
 
 
 async def test_a_deployment_is_not_written_again_for_what_the_server_fills_in(bench: WorkBench):
-    """Defaults are no drift, after a restart neither; replicas of others stay when not mentioned."""
+    """Not after a restart either; replicas of others stay when the manifest has none."""
     template = {
         "metadata": {"labels": {"app": "x"}},
         "spec": {"containers": [{"name": "x", "image": "example.com/x"}]},

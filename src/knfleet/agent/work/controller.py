@@ -10,12 +10,12 @@ itself, and holds up neither other manifests nor other works.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
 from knfleet.agent.work.applied_works import AppliedWorks, WorkOwner
-from knfleet.agent.work.applier import LOOK_SECONDS, WorkApplier
+from knfleet.agent.work.applier import WorkApplier
 from knfleet.agent.work.desired.manifests import ObjectRef
 from knfleet.agent.work.desired.options import is_orphaned
 from knfleet.agent.work.eviction import eviction
@@ -54,6 +54,8 @@ FEEDBACK_SECONDS = 1.0
 """Reports of values that change all the time are so far apart."""
 HELD_SECONDS = 1.0
 """A deletion that takes longer says what holds it up."""
+HELD_LOOK_SECONDS = 5.0
+"""How often a deletion is looked at that is held up: the kind of the last object may be gone."""
 EVICTION_SECONDS = 3600.0
 """An eviction in the future is looked at so often."""
 SPOKE = ClusterName("spoke")
@@ -90,11 +92,14 @@ class WorkController:
             self.prerequisites,
         )
         self.states: dict[str, WorkState] = {}
+        self.dropped: set[str] = set()
+        """AppliedManifestWorks whose works were deleted before our finalizer could hold them."""
         queue = QueueOptions(slots=QueueSlots(per_cluster=AT_ONCE), backoff=Backoff(0.1, 30))
         options = ControllerOptions(queue=queue)
         self.works = Controller("works", self.reconcile, options)
         self.evictions = Controller("evictions", self.evict, options)
         source.on_change(self.work_changed)
+        source.on_drop(self.work_dropped)
         self.applied.informer.on_change(self.applied_changed)
         self.objects.on_change(self.poke)
 
@@ -125,6 +130,12 @@ class WorkController:
         applied = Key("", self.applied.name_of(name))
         if self.source.get(name) is None or self.is_evicted(applied):
             self.evictions.queue.add(Request(SPOKE, applied))
+
+    def work_dropped(self, name: str) -> None:
+        """A work was deleted at once: what it made goes as with any deletion, and not later."""
+        applied = self.applied.name_of(name)
+        self.dropped.add(applied)
+        self.evictions.queue.add(Request(SPOKE, Key("", applied)))
 
     def is_evicted(self, key: Key) -> bool:
         """Whether an AppliedManifestWork was marked because it had no work."""
@@ -178,12 +189,12 @@ class WorkController:
         """Have the cluster as the work wants it, and report."""
         state = self.state_of(work)
         self.poke(await self.planner.plan(work, state))
-        applied, _ = await asyncio.gather(
-            self.applied.ensure(work.name, state.kinds()), self.hold(work)
-        )
+        if not work.is_held:
+            await self.source.add_finalizer(work)
+        applied = await self.applied.ensure(work.name, state.kinds())
         if applied.metadata.deleting:
             left = await self.release(work.name, applied, lambda _: False)
-            return Result.after(LOOK_SECONDS) if left else Result.now()
+            return Result.after(HELD_LOOK_SECONDS) if left else Result.now()
         now = asyncio.get_running_loop().time()
         context = WorkPass(work, state, applied, Bodies(work), now)
         if state.poked:
@@ -193,11 +204,6 @@ class WorkController:
         await self.prune(context)
         await self.applied.write_resources(applied, self.resources(context))
         return await self.report(context)
-
-    async def hold(self, work: Work) -> None:
-        """Have our finalizer on the work."""
-        if not work.is_held:
-            await self.source.add_finalizer(work)
 
     async def prune(self, context: WorkPass) -> None:
         """Remove objects that were in the work and are no longer."""
@@ -310,7 +316,7 @@ class WorkController:
         status = replace(old, conditions=put(old.conditions, new, self.now()))
         if status != old:
             await self.source.write_status(work, status)
-        return Result.after(LOOK_SECONDS)
+        return Result.after(HELD_LOOK_SECONDS)
 
     async def release(
         self, work: str, applied: AppliedManifestWork, orphaned: Callable[[ObjectRef], bool]
@@ -332,8 +338,10 @@ class WorkController:
 
     async def evict(self, request: Request) -> Result:
         """Handle an AppliedManifestWork without a work of this hub."""
-        applied = self.applied.get(request.key.name)
+        name = request.key.name
+        applied = self.applied.get(name)
         if applied is None or not self.applied.is_ours(applied):
+            self.dropped.discard(name)
             return Result.never()
         is_current = applied.spec.hub_hash == self.source.hub
         wanted = is_current and self.source.get(applied.spec.manifest_work_name) is not None
@@ -342,9 +350,11 @@ class WorkController:
         decision = eviction(
             wanted=wanted,
             started=applied.status.eviction_start_time,
-            grace=self.settings.eviction_grace,
+            grace=timedelta(0) if name in self.dropped else self.settings.eviction_grace,
             now=self.now(),
         )
+        if wanted:
+            self.dropped.discard(name)
         if decision.action in ("mark", "unmark"):
             await self.applied.write_eviction(applied, decision.moment)
         if decision.action == "evict":
@@ -359,6 +369,6 @@ class WorkController:
         """Remove everything of an AppliedManifestWork that no work wants."""
         held = await self.release(applied.metadata.name, applied, lambda _: False)
         if held:
-            return Result.after(5.0)
+            return Result.after(HELD_LOOK_SECONDS)
         self.objects.forget(applied.metadata.name)
         return Result.never()

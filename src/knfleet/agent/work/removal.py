@@ -128,7 +128,8 @@ class ObjectRemover:
             uid = record.state.uid if record is not None else ""
             try:
                 # Not among those with our label: it is gone, or it never got the label.
-                record = record or await self.read(candidate)
+                if record is None or not self.objects.is_followed(candidate.resource):
+                    record = await self.read(candidate)
                 if record is None:
                     return None
                 uid = record.state.uid

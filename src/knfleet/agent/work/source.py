@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.agent.work.own_writes import OwnWrites, uid_of
+from knfleet.agent.work.own_writes import OwnWrites, uid_of, version_of
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, ObjectMeta, in_words, without_nulls
 from knfleet.api.work.appliedmanifestwork import hub_hash
@@ -100,6 +100,10 @@ class WorkSource(Protocol):
         """Call a function with the name of each work that changed."""
         ...
 
+    def on_drop(self, handler: WorkHandler) -> None:
+        """Call a function with the name of each work that was deleted without waiting for us."""
+        ...
+
     async def add_finalizer(self, work: Work) -> None:
         """Keep the work from going before its objects have gone."""
         ...
@@ -139,6 +143,9 @@ class KubeSource:
         self.informer = Informer(client, WORKS, namespace, trim=pack)
         self.works = OwnWrites(self.informer)
         self.handlers: list[WorkHandler] = []
+        self.drop_handlers: list[WorkHandler] = []
+        self.versions: dict[Key, str] = {}
+        """Resource versions of all works, as the watch last showed them."""
         self.informer.on_change(self.changed)
 
     @property
@@ -160,6 +167,9 @@ class KubeSource:
 
     def changed(self, change: StoreChange) -> None:
         """Pass on what is not merely our own write coming back."""
+        if self.is_dropped(change):
+            for handler in self.drop_handlers:
+                handler(change.key.name)
         if change.old is not None and change.new is not None:
             same = all(of(change.old) == of(change.new) for of in (wanted, uid_of))
             current = self.works.get(change.key)
@@ -167,6 +177,27 @@ class KubeSource:
                 return
         for handler in self.handlers:
             handler(change.key.name)
+
+    def is_dropped(self, change: StoreChange) -> bool:
+        """Whether a work was deleted without a time to wait for finalizers.
+
+        An API server does that to one that got its first finalizer in the same moment. The event of
+        a deletion has a version of its own; a work that is missing in a list has not.
+        """
+        if change.new is not None:
+            self.versions[change.key] = version_of(change.new)
+            return False
+        known = self.versions.pop(change.key, "")
+        old = change.old
+        return (
+            old is not None
+            and version_of(old) != known
+            and "deletionTimestamp" not in (old["metadata"])
+        )
+
+    def on_drop(self, handler: WorkHandler) -> None:
+        """Call a function with the name of each work that was deleted without waiting for us."""
+        self.drop_handlers.append(handler)
 
     async def add_finalizer(self, work: Work) -> None:
         """Keep the work from going before its objects have gone."""

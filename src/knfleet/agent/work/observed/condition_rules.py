@@ -23,7 +23,8 @@ WELL_KNOWN: dict[tuple[str, str], ConditionRule] = {
         type="CEL",
         cel_expressions=[
             (
-                "has(object.status) && hasConditions(object.status) && object.status.conditions.exists("
+                "has(object.status) && hasConditions(object.status)"
+                " && object.status.conditions.exists("
                 "c, c.type in ['Complete', 'Failed'] && c.status == 'True')"
             )
         ],

@@ -242,10 +242,14 @@ class SpokeObjects:
             return error
         return None
 
-    def is_known(self, resource: Resource) -> bool:
-        """Whether all labelled objects of a kind are known."""
+    def is_followed(self, resource: Resource) -> bool:
+        """Whether a kind's watch tells of every change; not when the kind itself is gone."""
         watched = self.kinds.get(resource.path())
-        return watched is not None and watched.informer.synced.is_set()
+        return (
+            watched is not None
+            and watched.informer.synced.is_set()
+            and watched.informer.failing is None
+        )
 
     def get(self, resource: Resource, key: Key) -> Record | None:
         """The record of an object; none when it is not there, or not known."""
