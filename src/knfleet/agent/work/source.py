@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from knfleet.agent.work.desired.content import digest
 from knfleet.agent.work.own_writes import OwnWrites, uid_of, version_of
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import DecodeError, ObjectMeta, in_words, without_nulls
@@ -144,6 +145,8 @@ class KubeSource:
         self.works = OwnWrites(self.informer)
         self.handlers: list[WorkHandler] = []
         self.drop_handlers: list[WorkHandler] = []
+        self.reported: dict[Key, str] = {}
+        """Digests of the statuses that we wrote last."""
         self.versions: dict[Key, str] = {}
         """Resource versions of all works, as the watch last showed them."""
         self.informer.on_change(self.changed)
@@ -172,9 +175,10 @@ class KubeSource:
                 handler(change.key.name)
         if change.old is not None and change.new is not None:
             same = all(of(change.old) == of(change.new) for of in (wanted, uid_of))
-            current = self.works.get(change.key)
-            if same and current is not None and current["status"] == change.new["status"]:
+            if same and self.reported.get(change.key) == digest(change.new["status"]):
                 return
+        if change.new is None:
+            self.reported.pop(change.key, None)
         for handler in self.handlers:
             handler(change.key.name)
 
@@ -233,7 +237,9 @@ class KubeSource:
         written.setdefault("resourceStatus", {}).setdefault("manifests", [])
         patch = {"metadata": {"uid": work.metadata.uid}, "status": written}
         key = work.metadata.key
-        self.works.note(await self.client.patch(WORKS, key, patch, subresource="status"))
+        answer = await self.client.patch(WORKS, key, patch, subresource="status")
+        self.reported[key] = digest(answer.get("status") or {})
+        self.works.note(answer)
 
     async def run(self) -> None:
         """Follow the works until cancelled."""
