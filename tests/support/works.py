@@ -30,11 +30,18 @@ class Requests:
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.refused: Counter[int] = Counter()
+        self.total = 0
+        self.limit = 0
+        self.reached = asyncio.Event()
 
     def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
         """One attempt ended."""
         del seconds
         self.counts[cluster, verb] += 1
+        if verb not in ("watch", "raw"):
+            self.total += 1
+            if self.total == self.limit:
+                self.reached.set()
         if code >= 400:
             self.refused[code] += 1
 
@@ -51,6 +58,11 @@ class Requests:
             for (name, verb), count in sorted(self.counts.items())
             if name == cluster and verb not in ("watch", "raw")
         }
+
+    def stop_after(self, count: int) -> None:
+        """Have `reached` set after so many further requests."""
+        self.limit = self.total + count
+        self.reached.clear()
 
     def clear(self) -> None:
         """Begin to count anew."""

@@ -1,6 +1,6 @@
 """Works become objects, stay so, and go: on a real API server."""
 
-import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -397,22 +397,37 @@ async def test_a_work_may_have_very_many_manifests(bench: WorkBench, count: int)
         assert not [each for each in left if each["metadata"]["name"].startswith(name)]
 
 
-async def test_works_stop_with_the_session_and_go_on_with_the_next(bench: WorkBench):
-    """Cut off at any moment of apply, change and delete: nothing is lost, nothing is left."""
-    for moment in (0.0, 0.01, 0.02, 0.04, 0.08):
-        name = f"cut{int(moment * 100)}"
-        await bench.create(work(name, config_map(name, a="1"), config_map(f"{name}-b", a="1")))
-        async with bench.agent():
-            await asyncio.sleep(moment)
-        await bench.change(name, workload={"manifests": [config_map(name, a="2")]})
-        async with bench.agent():
-            await asyncio.sleep(moment)
-        async with bench.agent():
-            await bench.until_data(name, {"a": "2"})
-            await bench.until_data(f"{name}-b", None)
-        await bench.admin.delete(WORKS, Key(CLUSTER, name))
-        async with bench.agent():
-            await asyncio.sleep(moment)
-        async with bench.agent():
-            await bench.until_gone(name)
-            assert await bench.data(name) is None
+async def cut_off(bench: WorkBench, after: int, done: Callable[[], Awaitable[bool]]) -> None:
+    """Run the agent until it has made some requests, or has nothing more to do."""
+    bench.requests.stop_after(after)
+    async with bench.agent():
+
+        async def is_over() -> bool:
+            return bench.requests.reached.is_set() or await done()
+
+        await until(is_over, "the agent is cut off")
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
+async def test_an_agent_that_is_cut_off_after_any_request_loses_nothing(
+    bench: WorkBench, after: int
+):
+    """In the middle of apply, change and delete: nothing is lost, nothing is left."""
+    name = f"cut{after}"
+
+    async def has(**data: str) -> bool:
+        return await bench.data(name) == data
+
+    await bench.create(work(name, config_map(name, a="1"), config_map(f"{name}-b", a="1")))
+    await cut_off(bench, after, lambda: has(a="1"))
+    await bench.change(name, workload={"manifests": [config_map(name, a="2")]})
+    await cut_off(bench, after, lambda: has(a="2"))
+    async with bench.agent():
+        await bench.until_condition(name, "Applied", "True")
+        await bench.until_data(name, {"a": "2"})
+        await bench.until_data(f"{name}-b", None)
+    await bench.admin.delete(WORKS, Key(CLUSTER, name))
+    await cut_off(bench, after, lambda: gone(bench, name))
+    async with bench.agent():
+        await bench.until_gone(name)
+        assert await bench.data(name) is None

@@ -173,7 +173,7 @@ async def test_a_status_that_was_changed_by_others_is_put_right(bench: WorkBench
     async with bench.agent():
         await bench.create(work("status", config_map("status", a="1")))
         found = await bench.until_condition("status", "Applied", "True")
-        wrong = {"status": {"conditions": [], "resourceStatus": {"manifests": []}}}
+        wrong: Object = {"status": {"conditions": [], "resourceStatus": {"manifests": []}}}
         await bench.admin.patch(WORKS, Key(CLUSTER, "status"), wrong, subresource="status")
 
         again = await bench.until_condition("status", "Available", "True")

@@ -20,6 +20,7 @@ from knfleet.api.work.appliedmanifestwork import (
     hub_hash,
 )
 from knfleet.api.work.manifestwork import WORKS
+from knfleet.apply.manifest_parts import part
 from testbed.waiting import until
 from tests.support.works import CLUSTER, WorkBench, conditions, config, config_map, work
 
@@ -336,7 +337,7 @@ async def eviction_of(bench: WorkBench, server: str) -> str | None:
     """Since when the AppliedManifestWork of a hub is evicted; empty when it is not."""
     name = applied_work_name(hub_hash(server), "moved")
     found = await bench.found(APPLIED_WORKS, name, "")
-    return None if found is None else (found.get("status") or {}).get("evictionStartTime", "")
+    return None if found is None else part(found, "status").get("evictionStartTime", "")
 
 
 async def is_marked(bench: WorkBench, server: str) -> bool:

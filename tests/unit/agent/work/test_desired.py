@@ -67,7 +67,13 @@ def test_kinds_are_applied_in_the_order_in_which_they_need_each_other():
 
 
 def test_what_only_a_cluster_can_say_is_left_out():
-    meta = {"name": "a", "uid": "1", "resourceVersion": "2", "ownerReferences": [{}], "labels": {}}
+    meta: Object = {
+        "name": "a",
+        "uid": "1",
+        "resourceVersion": "2",
+        "ownerReferences": [{}],
+        "labels": {},
+    }
     found = read_manifest(0, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {}})
 
     assert found.body["metadata"] == {"name": "a", "labels": {}}
@@ -367,7 +373,7 @@ def test_the_hash_is_that_of_agents_of_open_cluster_management():
     assert spec_hash({"a": 1}) == "dde3843ce607a2fe9a22426f739df71d"
 
 
-DEEP = {"spec": {"replicas": 1, "list": [{"name": "a", "image": "b"}], "a/b~c": 1}}
+DEEP: Object = {"spec": {"replicas": 1, "list": [{"name": "a", "image": "b"}], "a/b~c": 1}}
 
 
 @pytest.mark.parametrize(
@@ -421,12 +427,12 @@ def test_paths_of_no_use_are_refused(rule: IgnoreField):
 )
 def test_a_field_that_only_we_own_is_sent_as_it_is(others: list[Object], sent: Object):
     """Else leaving it out would remove it."""
-    own = {
+    own: Object = {
         "manager": "work-agent",
         "operation": "Apply",
         "fieldsV1": {"f:spec": {"f:replicas": {}, "f:image": {}}},
     }
-    there = {"metadata": {"managedFields": [own, *others]}, "spec": {"replicas": 7}}
+    there: Object = {"metadata": {"managedFields": [own, *others]}, "spec": {"replicas": 7}}
     whole = {"spec": {"replicas": 3, "image": "x"}}
 
     assert kept({"spec": {"image": "x"}}, whole, there, "work-agent") == sent
