@@ -215,7 +215,8 @@ def conditions(manifest: Object, ordinal: int | None = None) -> dict[str, Object
         every: list[Object] = status.get("resourceStatus", {}).get("manifests") or []
         found = [each for each in every if each["resourceMeta"].get("ordinal", 0) == ordinal]
         status = found[0] if found else {}
-    return {each["type"]: each for each in status.get("conditions") or []}
+    listed: list[Object] = status.get("conditions") or []
+    return {each["type"]: each for each in listed}
 
 
 def feedback(manifest: Object, ordinal: int = 0) -> dict[str, Any]:
@@ -225,7 +226,11 @@ def feedback(manifest: Object, ordinal: int = 0) -> dict[str, Any]:
         return {}
     values: list[Object] = every[ordinal].get("statusFeedback", {}).get("values") or []
     fields = {"Integer": "integer", "String": "string", "Boolean": "boolean", "JsonRaw": "jsonRaw"}
-    return {each["name"]: each["fieldValue"][fields[each["fieldValue"]["type"]]] for each in values}
+    found: dict[str, Any] = {}
+    for each in values:
+        value: Object = each["fieldValue"]
+        found[each["name"]] = value[fields[value["type"]]]
+    return found
 
 
 async def prepare(admin: Client) -> None:

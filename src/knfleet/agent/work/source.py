@@ -25,6 +25,7 @@ from knfleet.api.work.manifestwork import (
 )
 from knfleet.apply.manifest_parts import part
 from knfleet.kube.cache.informer import Informer, StoreChange
+from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.verbs import Client
 
 PACKED = "packed"
@@ -134,6 +135,11 @@ def pack(manifest: Object) -> Object:
     }
 
 
+def weight_of(kept: Object) -> int:
+    """About how much memory a work takes as it is kept."""
+    return len(kept[PACKED]) + weight(msgspec.json.encode(kept["status"]))
+
+
 class KubeSource:
     """Works of the cluster's namespace on the hub's API server."""
 
@@ -141,7 +147,7 @@ class KubeSource:
         self.client = client
         self.namespace = namespace
         self.hub = hub_hash(server)
-        self.informer = Informer(client, WORKS, namespace, trim=pack)
+        self.informer = Informer(client, WORKS, namespace, trim=pack, kept_weight=weight_of)
         self.works = OwnWrites(self.informer)
         self.handlers: list[WorkHandler] = []
         self.drop_handlers: list[WorkHandler] = []

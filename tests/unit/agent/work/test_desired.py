@@ -196,79 +196,79 @@ def live(kind: str = "ConfigMap", **fields: Any) -> Object:
     return {"apiVersion": "v1", "kind": kind, "metadata": meta, **fields}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "there", "written"),
-    [
-        (manifest(data={"a": "1"}), live(data={"a": "1"}), {"data": {"a": "1"}}),
-        (manifest(data={"a": "1"}), live(data={"b": "1"}), {"data": {"a": "1"}}),
-        (manifest(), live(data={"b": "1"}), {}),
-        (
-            manifest("Deployment", spec={"paused": True}),
-            live("Deployment", spec={"replicas": 3}),
-            {"spec": {"paused": True, "replicas": 3}},
-        ),
-        (
-            manifest("Deployment", spec={"replicas": 1}),
-            live("Deployment", spec={"replicas": 3}),
-            {"spec": {"replicas": 1}},
-        ),
-        (
-            manifest("Namespace"),
-            live("Namespace", spec={"finalizers": ["k"]}),
-            {"spec": {"finalizers": ["k"]}},
-        ),
-        (
-            manifest("ServiceAccount"),
-            live("ServiceAccount", secrets=[{"name": "token"}]),
-            {"secrets": [{"name": "token"}]},
-        ),
-        (
-            manifest("Pod", spec={"containers": [{"name": "x", "image": "2"}]}),
-            live(
-                "Pod",
-                spec={
-                    "nodeName": "n",
-                    "tolerations": [{"key": "k"}],
-                    "containers": [{"name": "x", "image": "1", "volumeMounts": []}],
-                },
-            ),
-            {
-                "spec": {
-                    "nodeName": "n",
-                    "tolerations": [{"key": "k"}],
-                    "containers": [{"name": "x", "image": "2", "volumeMounts": []}],
-                }
+UPDATES: list[tuple[Object, Object, Object]] = [
+    (manifest(data={"a": "1"}), live(data={"a": "1"}), {"data": {"a": "1"}}),
+    (manifest(data={"a": "1"}), live(data={"b": "1"}), {"data": {"a": "1"}}),
+    (manifest(), live(data={"b": "1"}), {}),
+    (
+        manifest("Deployment", spec={"paused": True}),
+        live("Deployment", spec={"replicas": 3}),
+        {"spec": {"paused": True, "replicas": 3}},
+    ),
+    (
+        manifest("Deployment", spec={"replicas": 1}),
+        live("Deployment", spec={"replicas": 3}),
+        {"spec": {"replicas": 1}},
+    ),
+    (
+        manifest("Namespace"),
+        live("Namespace", spec={"finalizers": ["k"]}),
+        {"spec": {"finalizers": ["k"]}},
+    ),
+    (
+        manifest("ServiceAccount"),
+        live("ServiceAccount", secrets=[{"name": "token"}]),
+        {"secrets": [{"name": "token"}]},
+    ),
+    (
+        manifest("Pod", spec={"containers": [{"name": "x", "image": "2"}]}),
+        live(
+            "Pod",
+            spec={
+                "nodeName": "n",
+                "tolerations": [{"key": "k"}],
+                "containers": [{"name": "x", "image": "1", "volumeMounts": []}],
             },
         ),
-        (
-            manifest("Job", spec={"template": {"metadata": {"labels": {"a": "b"}}}}),
-            live(
-                "Job",
-                spec={
-                    "selector": {"u": "1"},
-                    "template": {"metadata": {"labels": {"a": "b", "controller-uid": "1"}}},
-                },
-            ),
-            {
-                "spec": {
-                    "selector": {"u": "1"},
-                    "template": {"metadata": {"labels": {"a": "b", "controller-uid": "1"}}},
-                }
+        {
+            "spec": {
+                "nodeName": "n",
+                "tolerations": [{"key": "k"}],
+                "containers": [{"name": "x", "image": "2", "volumeMounts": []}],
+            }
+        },
+    ),
+    (
+        manifest("Job", spec={"template": {"metadata": {"labels": {"a": "b"}}}}),
+        live(
+            "Job",
+            spec={
+                "selector": {"u": "1"},
+                "template": {"metadata": {"labels": {"a": "b", "controller-uid": "1"}}},
             },
         ),
-        (
-            manifest(
-                "MutatingWebhookConfiguration",
-                webhooks=[{"name": "w", "clientConfig": {"url": "u"}}],
-            ),
-            live(
-                "MutatingWebhookConfiguration",
-                webhooks=[{"name": "w", "clientConfig": {"url": "old", "caBundle": "injected"}}],
-            ),
-            {"webhooks": [{"name": "w", "clientConfig": {"url": "u", "caBundle": "injected"}}]},
+        {
+            "spec": {
+                "selector": {"u": "1"},
+                "template": {"metadata": {"labels": {"a": "b", "controller-uid": "1"}}},
+            }
+        },
+    ),
+    (
+        manifest(
+            "MutatingWebhookConfiguration",
+            webhooks=[{"name": "w", "clientConfig": {"url": "u"}}],
         ),
-    ],
-)
+        live(
+            "MutatingWebhookConfiguration",
+            webhooks=[{"name": "w", "clientConfig": {"url": "old", "caBundle": "injected"}}],
+        ),
+        {"webhooks": [{"name": "w", "clientConfig": {"url": "u", "caBundle": "injected"}}]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "there", "written"), UPDATES)
 def test_an_update_overwrites_what_the_cluster_does_not_fill_in(
     wanted: Object, there: Object, written: Object
 ):
@@ -415,16 +415,16 @@ def test_paths_of_no_use_are_refused(rule: IgnoreField):
         without_paths(DEEP, rule)
 
 
-@pytest.mark.parametrize(
-    ("others", "sent"),
-    [
-        ([], {"spec": {"image": "x", "replicas": 7}}),
-        (
-            [{"manager": "hpa", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
-            {"spec": {"image": "x"}},
-        ),
-    ],
-)
+SENT: list[tuple[list[Object], Object]] = [
+    ([], {"spec": {"image": "x", "replicas": 7}}),
+    (
+        [{"manager": "hpa", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
+        {"spec": {"image": "x"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("others", "sent"), SENT)
 def test_a_field_that_only_we_own_is_sent_as_it_is(others: list[Object], sent: Object):
     """Else leaving it out would remove it."""
     own: Object = {

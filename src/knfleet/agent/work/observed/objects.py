@@ -37,6 +37,8 @@ RECENT_SECONDS = 10.0
 """For so long an older event is taken to be older than our own write."""
 
 RECORD = "record"
+RECORD_BYTES, VALUE_BYTES = 2048, 512
+"""What a record and a value of it take, about."""
 NO_JSON = FeedbackOptions()
 
 
@@ -205,6 +207,7 @@ class SpokeObjects:
             labels=labels,
             fields=fields,
             trim=partial(self.reduce, resource),
+            kept_weight=weight_of,
         )
         informer.on_change(partial(self.changed, resource))
         return informer
@@ -363,6 +366,18 @@ class SpokeObjects:
         if works:
             for handler in self.handlers:
                 handler(works)
+
+
+def weight_of(kept: Object) -> int:
+    """About how much memory a record takes: values of hostile objects may be long."""
+    record: Record = kept[RECORD]
+    total = RECORD_BYTES
+    for view in record.views.values():
+        values = view.feedback.values if view.feedback is not None else ()
+        texts = [each.field_value.string or each.field_value.json_raw or "" for each in values]
+        texts += [each.message for each in view.rules]
+        total += sum(VALUE_BYTES + len(each) for each in texts)
+    return total
 
 
 def differs(old: Record, new: Record) -> bool:
