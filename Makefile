@@ -126,6 +126,10 @@ bench-client: $(READY) ground ## measure the client: CPU per apply, list and wat
 bench-knative: $(READY) ground ## measure the operator beside the Knative Operator, turn by turn
 	@$(BIN)/python -m bench.knative $(ARGS)
 
+.PHONY: bench-works
+bench-works: $(READY) ground ## measure the delivery of works beside Open Cluster Management (half an hour)
+	@$(BIN)/python -m bench.fleet.works $(ARGS)
+
 .PHONY: bench-timeline
 bench-timeline: $(READY) ground ## show every kind of request of an installation, and who uses how much CPU
 	@$(BIN)/python -m bench.timeline --floor $(ARGS)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import aclosing
 
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from testbed.operators import HOME, Hub
 
 LAST_SECONDS = 300.0

@@ -14,6 +14,19 @@ OTHERS = frozenset(
 )
 """What a cluster's own parts ask for all the time."""
 
+Coded = Counter[tuple[str, str, str]]
+"""Requests by verb, resource and status code."""
+
+
+async def coded_requests(client: Client) -> Coded:
+    """How often each verb was used on each resource, and what was answered."""
+    text = (await client.raw("GET", "/metrics")).decode()
+    found: Coded = Counter()
+    for line in LINE.finditer(text):
+        labels = dict(LABEL.findall(line["labels"]))
+        found[labels["verb"], labels["resource"], labels["code"]] += int(float(line["count"]))
+    return found
+
 
 async def requests(client: Client) -> Counter[tuple[str, str]]:
     """How often each verb was used on each resource, but for the cluster's own business."""

@@ -23,7 +23,7 @@ from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
 from knfleet.dev.control_plane import API_SERVER
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 from knfleet.dev.manual_profiles import FLEET, manifest, profile_status, spoke_token
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool

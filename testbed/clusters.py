@@ -12,8 +12,8 @@ from msgspec import Struct
 from knfleet.dev import processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevFolder
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import DevFolder
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from testbed.reset import remember, reset

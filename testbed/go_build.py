@@ -6,8 +6,8 @@ from pathlib import Path
 
 from knfleet.dev.binaries import locate
 from knfleet.dev.binaries.build import Counter, modules, run
-from knfleet.dev.folder import locked
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.dev_folder import locked
+from knfleet.dev.progress_reporter import ProgressReporter
 
 WAIT_SECONDS = 1800
 

@@ -15,7 +15,7 @@ from knfleet.api.core import CRDS, EVENTS, NAMESPACES
 from knfleet.api.crds.generator import definitions
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import ports
 from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client

@@ -18,8 +18,8 @@ from knfleet.api.core import CRDS, EVENTS, LEASES, NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.dev import control_plane
 from knfleet.dev.cluster_contents import ContentsEntry
+from knfleet.dev.dev_folder import DevFolder, write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import DevFolder, write_private
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 

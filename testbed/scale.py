@@ -18,8 +18,8 @@ from knfleet.api.core import LEASES, NAMESPACES, SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items, part
-from knfleet.dev.folder import write_private
+from knfleet.apply.manifest_fields import items, part
+from knfleet.dev.dev_folder import write_private
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.runtime.shards.rules import MEMBER, View, view_of

@@ -21,7 +21,7 @@ from playwright.sync_api import ViewportSize, sync_playwright
 from knfleet.dev import ports
 from knfleet.dev.binaries import locate
 from knfleet.dev.dev_clusters import DevClusters
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from tools.terminal import Said, picture, run
 
 CLUSTERS = ("amsterdam", "lima")

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from testbed.fakes.leanspoke import Event, LeanSpoke, Refused, Selected, text_of
 
 encode = msgspec.json.Encoder().encode

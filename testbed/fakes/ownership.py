@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 encode = msgspec.json.Encoder().encode
 

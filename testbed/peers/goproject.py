@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.dev.binaries.build import modules
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.yaml import load_all
 from knfleet.release.source.sources import MODULE_FOLDER, GoModuleSource
 from testbed.go_build import built, sums

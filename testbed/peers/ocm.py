@@ -9,11 +9,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from testbed.clusters import Lent
 from testbed.go_build import built
 from testbed.peers.leashed import leashed, reserved_port
 
+OFTEN = ("--status-sync-interval", "2s")
+"""For tests that wait for feedback, which the work agent reads every 10 seconds otherwise."""
 PACKAGES = "open-cluster-management.io/ocm/cmd"
 
 
@@ -55,25 +57,25 @@ class OcmSpoke(Struct, frozen=True):
         return self.folder / f"{agent}-agent.log"
 
     @contextlib.asynccontextmanager
-    async def registering(self, agents: OcmAgents, *flags: str) -> AsyncGenerator[None]:
-        """The registration agent runs."""
+    async def registering(self, agents: OcmAgents, *flags: str) -> AsyncGenerator[int]:
+        """The registration agent runs; its pid."""
         own = ("--bootstrap-kubeconfig", str(self.bootstrap))
         folder = ("--hub-kubeconfig-dir", str(self.hub_folder))
-        async with self.running("registration", agents.registration, *own, *folder, *flags):
-            yield
+        started = self.running("registration", agents.registration, *own, *folder, *flags)
+        async with started as pid:
+            yield pid
 
     @contextlib.asynccontextmanager
-    async def working(self, agents: OcmAgents) -> AsyncGenerator[None]:
-        """The work agent runs, as the agent that the registration agent has become."""
+    async def working(self, agents: OcmAgents, *flags: str) -> AsyncGenerator[int]:
+        """The work agent runs, as the agent that the registration agent has become; its pid."""
         own = ("--agent-id", (self.hub_folder / "agent-name").read_text())
         source = ("--workload-source-driver", "kube")
         config = ("--workload-source-config", str(self.hub_folder / "kubeconfig"))
-        often = ("--status-sync-interval", "2s")
-        async with self.running("work", agents.work, *own, *source, *config, *often):
-            yield
+        async with self.running("work", agents.work, *own, *source, *config, *flags) as pid:
+            yield pid
 
     @contextlib.asynccontextmanager
-    async def running(self, agent: str, binary: Path, *flags: str) -> AsyncGenerator[None]:
+    async def running(self, agent: str, binary: Path, *flags: str) -> AsyncGenerator[int]:
         """An agent as a process that ends with this one."""
         port = reserved_port(self.folder / f"{agent}-ports")
         command = (
@@ -81,5 +83,5 @@ class OcmSpoke(Struct, frozen=True):
             *("--kubeconfig", str(self.lent.kubeconfig), "--spoke-cluster-name", self.name),
             *("--disable-leader-election", "--listen", f"127.0.0.1:{port}", *flags),
         )
-        async with leashed(command, log=self.log(agent), home=self.folder):
-            yield
+        async with leashed(command, log=self.log(agent), home=self.folder) as pid:
+            yield pid

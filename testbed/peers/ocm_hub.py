@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from knfleet.api.certificate_requests import CERTIFICATES_GROUP
 from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
 from knfleet.api.core import (
     CLUSTER_ROLE_BINDINGS,
@@ -18,10 +19,9 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, HUB_NAMESPACE, OPERATOR_NAMESPACE
+from knfleet.api.rbac_rules import READ, cluster_role, rule
 from knfleet.dev.binaries.build import modules
-from knfleet.dev.progress import ProgressReporter
-from knfleet.hub.registration.rbac import READ, rule
-from knfleet.hub.rights import CERTIFICATES, role
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.install.hub_manifests import bootstrap_binding, named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.yaml import load_all
@@ -44,7 +44,7 @@ HUB_FOLDERS = (
 )
 BOOTSTRAP = [
     rule("", ["configmaps"], ["get"]),
-    rule(CERTIFICATES, ["certificatesigningrequests"], ["create", *READ]),
+    rule(CERTIFICATES_GROUP, ["certificatesigningrequests"], ["create", *READ]),
     rule(CLUSTER_GROUP, ["managedclusters"], ["create", *READ]),
     rule(CLUSTER_GROUP, ["managedclustersets/join"], ["create"]),
 ]
@@ -131,7 +131,7 @@ async def prepare_hub(client: Client) -> None:
     account = named("v1", "ServiceAccount", BOOTSTRAP_ACCOUNT, OPERATOR_NAMESPACE)
     await client.apply(SERVICE_ACCOUNTS, account)
     binding = bootstrap_binding(OPERATOR_NAMESPACE)
-    await client.apply(CLUSTER_ROLES, role(binding["roleRef"]["name"], BOOTSTRAP))
+    await client.apply(CLUSTER_ROLES, cluster_role(binding["roleRef"]["name"], BOOTSTRAP))
     await client.apply(CLUSTER_ROLE_BINDINGS, binding)
 
 

@@ -16,7 +16,7 @@ from knfleet.api.crds.generator import definitions
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.knative.resources import GROUP
 from knfleet.api.meta import Key, Object
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 from knfleet.kube.auth.kubeconfig_entries import EXEC_EXTENSION
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent

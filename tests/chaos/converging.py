@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.errors import KubeError
 from testbed.waiting import until
 from tests.chaos.resources import Wanted

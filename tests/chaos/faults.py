@@ -16,7 +16,7 @@ from knfleet.dev import processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.control_plane import API_SERVER, process_name
 from knfleet.dev.dev_clusters import ProcessEnded
-from knfleet.dev.progress import SilentProgress
+from knfleet.dev.progress_reporter import SilentProgress
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
 from testbed.waiting import until

@@ -13,7 +13,7 @@ from knfleet.api.core import (
     VALIDATING_WEBHOOKS,
 )
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.kube.client.verbs import Client
 from testbed.operators import HOME
 from testbed.waiting import until
@@ -55,7 +55,7 @@ def objects() -> list[tuple[Resource, Object]]:
             (DEPLOYMENTS, made(DEPLOYMENTS, "activator-mine", namespace, spec=idle("mine"))),
         ]
     other_set = made(CONFIG_MAPS, "config-of-others", HOME[next(iter(HOME))])
-    other_set["metadata"]["labels"][marks.PART_OF] = "applyset-others-v1"
+    other_set["metadata"]["labels"][well_known.PART_OF] = "applyset-others-v1"
     found.append((CONFIG_MAPS, other_set))
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     found.append((CLUSTER_ROLES, made(CLUSTER_ROLES, "knative-serving-mine", rules=rules)))

@@ -13,8 +13,8 @@ from knfleet.api.core import (
     SERVICES,
 )
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
-from knfleet.apply.manifest_parts import part
+from knfleet.apply import well_known
+from knfleet.apply.manifest_fields import part
 from knfleet.dev.cluster_contents import contents
 from knfleet.dev.manual_profiles import FLEET
 from knfleet.kube.client.verbs import Client
@@ -81,7 +81,7 @@ async def edit(stage: Stage, step: Step) -> str:
     random = Random(step.draw)
     client = stage.spokes[step.target].client
     verb, resource, act = random.choice(EDITS)
-    label = marks.SET_ID if "anchor" in verb else marks.PART_OF
+    label = well_known.SET_ID if "anchor" in verb else well_known.PART_OF
     try:
         listing = await client.list(
             resource, labels=label, metadata_only=True, deadline=EDIT_SECONDS
@@ -193,8 +193,8 @@ async def note_left(stage: Stage, wanted: Wanted) -> None:
         for each, item in found.items()
         if (each.resource == CONFIG_MAPS and each.key == wanted.anchor)
         or (
-            part(item, "metadata", "labels").get(marks.PART_OF) == wanted.applyset.id
-            and marks.APPLIED_HASH in part(item, "metadata", "annotations")
+            part(item, "metadata", "labels").get(well_known.PART_OF) == wanted.applyset.id
+            and well_known.APPLIED_HASH in part(item, "metadata", "annotations")
         )
     ]
     stage.evidence.removed.append(Removed(gone_at, wanted.title, tuple(sorted(left))))

@@ -14,7 +14,7 @@ import psutil
 
 from knfleet.dev import ports, processes
 from knfleet.dev.dev_clusters import OPERATOR
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.fakes.ways import Way
 
 SYSTEM_NAMESPACE = "knative-operator"

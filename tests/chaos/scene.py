@@ -9,7 +9,7 @@ from pathlib import Path
 
 from knfleet.api.core import DEPLOYMENTS, PODS, REPLICA_SETS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from tests.chaos.stage import Stage

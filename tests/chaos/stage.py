@@ -17,7 +17,7 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.dev.control_plane import audit_log
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 from knfleet.dev.manual_profiles import FLEET, PROVIDER, manifest, profile_status
 from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.clusters import Lent, Pool

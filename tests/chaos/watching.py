@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.kube.errors import KubeError
 from tests.chaos import audit, foreign, judges
 from tests.chaos.evidence import Foreign, Said, Violation

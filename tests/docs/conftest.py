@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.clusters import kubectl
 from tests.docs.pages import ROOT
 from tests.support.commands import IMAGE

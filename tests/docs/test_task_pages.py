@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.api.knative.resources import SERVINGS
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent

@@ -19,7 +19,7 @@ from msgspec import Struct
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from knfleet.kube.client.verbs import Client
-from testbed import small_release
+from testbed import hubs, small_release
+from testbed.agent_process import Agent, Scene, bootstrap_token, prepare_spoke
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub, Operator
-from tests.support import hubs
-from tests.support.agent_process import Agent, Scene, bootstrap_token, prepare_spoke
 from tests.support.fleets import Fleet, gather
 
 

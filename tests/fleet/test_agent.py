@@ -19,9 +19,8 @@ from knfleet.api.meta import Key, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, HUB_SECRET
 from knfleet.dev import ports
 from knfleet.kube.client.verbs import Client
-from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import (
+from testbed import hubs
+from testbed.agent_process import (
     Agent,
     Scene,
     bootstrap_token,
@@ -30,6 +29,7 @@ from tests.support.agent_process import (
     hub_secret,
     remove_hub_secret,
 )
+from testbed.waiting import until
 
 pytestmark = pytest.mark.xdist_group("agent")
 REVIEWS = Resource(
@@ -113,7 +113,7 @@ async def test_a_name_that_is_taken_is_not_given_to_another_agent(scene: Scene, 
     other.point_to(scene.hub_lent.connection.endpoint, await bootstrap_token(scene.hub))
     try:
         await other.start("--agent-id", "thief")
-        await other.says("certificate request refused", "choose another")
+        await other.says("registration refused", "choose another")
     finally:
         await other.end(signal.SIGKILL)
     await condition(scene.hub, AVAILABLE, "True")

@@ -14,10 +14,10 @@ from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.kube.client.verbs import Client
+from testbed import hubs
+from testbed.agent_process import Agent, bootstrap_token, prepare_spoke
 from testbed.clusters import Lend
 from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import Agent, bootstrap_token, prepare_spoke
 from tests.support.pairs import accepted
 from tests.support.works import CLUSTER, conditions, config_map, work
 
@@ -92,7 +92,7 @@ async def fleet(lend: Lend, tmp_path: Path) -> AsyncIterator[Fleet]:
                 await agent.end()
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.full)])
 async def test_an_agent_that_is_killed_at_any_moment_loses_nothing_and_leaves_nothing(
     fleet: Fleet, rounds: int
 ):

@@ -16,8 +16,8 @@ import pytest
 
 from knfleet.dev import ports, processes
 from knfleet.dev.binaries import locate
+from knfleet.dev.dev_folder import DevFolder, locked
 from knfleet.dev.dev_status import DevStatus
-from knfleet.dev.folder import DevFolder, locked
 from testbed.clusters import kubectl
 from testbed.waiting import heed_interrupts, until
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from knfleet.agent.registration.drivers.csr import REQUESTS
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import AVAILABLE, CLUSTERS, UNREACHABLE
 from knfleet.api.core import (
     CLUSTER_ROLES,
@@ -30,21 +30,21 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.install.agent_manifests import access_rules
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
 from knfleet.workflows.accept_clusters import accept
 from knfleet.workflows.detach import StillAttached, detach
+from testbed import hubs
+from testbed.agent_process import Agent, bootstrap_token, condition, prepare_spoke
 from testbed.clusters import Lend, Lent
+from testbed.hub_process import HubProcess, kubeconfig
 from testbed.operators import Hub
 from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import Agent, bootstrap_token, condition, prepare_spoke
 from tests.support.commands import done
 from tests.support.fleets import SMALL
-from tests.support.hub_process import HubProcess, kubeconfig
 from tests.support.reviews import rights, single
 
 pytestmark = pytest.mark.xdist_group("agent")
@@ -150,7 +150,7 @@ OUTSIDE: dict[str, Attempt] = {
         name="knfleet-access",
         subresource="token",
     ),
-    "list certificate requests": lambda own: own.list(REQUESTS),
+    "list certificate requests": lambda own: own.list(CSRS),
     "be somebody else": lambda own: own.raw(
         "GET", "/api/v1/namespaces", headers={"Impersonate-User": "kubernetes-admin"}
     ),
@@ -293,4 +293,4 @@ async def test_serving_follows_a_cluster_that_joined_by_itself(life: Life):
 
 async def has_asked(life: Life) -> bool:
     """Whether the cluster has asked to join."""
-    return bool((await life.hub.client.list(REQUESTS)).items)
+    return bool((await life.hub.client.list(CSRS)).items)

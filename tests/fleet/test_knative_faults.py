@@ -17,7 +17,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.dev import ports, processes
 from knfleet.kube.yaml import dump_all, load_all
 from testbed.clusters import Pool

@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.api.knative.resources import SERVINGS
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import Ref
 from testbed.operators import Hub, Operator
 from testbed.waiting import until

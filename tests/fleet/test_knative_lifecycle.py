@@ -5,8 +5,8 @@ import pytest
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.marks import CONTAINS
 from knfleet.apply.observe.readiness import ReadinessState, health
+from knfleet.apply.well_known import CONTAINS
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.errors import NotFound
 from testbed.operators import Hub, Operator

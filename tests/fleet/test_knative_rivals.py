@@ -3,7 +3,7 @@
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.operators import Hub, Operator
 
@@ -54,7 +54,7 @@ async def test_copies_that_users_made_of_objects_stay(knative_hub: Hub, small: O
     await hub.tells("NotRemoved", "ConfigMap knative-serving/mine-too")
     for name in ("mine", "mine-too"):
         found = await hub.client.get(CONFIG_MAPS, name, "knative-serving")
-        assert marks.PART_OF not in found["metadata"]["labels"]
+        assert well_known.PART_OF not in found["metadata"]["labels"]
         assert "ownerReferences" not in found["metadata"]
     assert not await hub.exists(CONFIG_MAPS, "only-1.23")
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Conflict
-from knfleet.operator.status_writer import PROGRESS_SECONDS
+from knfleet.operator.status.status_writer import PROGRESS_SECONDS
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 

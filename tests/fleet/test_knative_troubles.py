@@ -13,7 +13,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.dev.node.annotations import WEBHOOK
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import ApiError, Forbidden
@@ -237,8 +237,8 @@ async def test_what_another_tool_owned_is_taken_and_said_once(
     await hub.change(SERVINGS, config={"features": {"again": "yes"}})
     await hub.ready(SERVINGS, "1.23.0")
 
-    await hub.tells("TakenByForce", "ConfigMap knative-serving/config-network", "another-tool")
-    assert len(await hub.events("TakenByForce")) == 1
+    await hub.tells("FieldsTakenOver", "ConfigMap knative-serving/config-network", "another-tool")
+    assert len(await hub.events("FieldsTakenOver")) == 1
     found = await hub.client.get(CONFIG_MAPS, "config-network", "knative-serving")
     assert found["data"] == {"version": "1.23.0", "own": "kept"}
 

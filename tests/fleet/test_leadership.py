@@ -12,7 +12,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.marks import PART_OF
+from knfleet.apply.well_known import PART_OF
 from knfleet.dev import processes
 from testbed.operators import Operator
 from testbed.waiting import until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.dev.dev_clusters import DevClusters
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.clusters import kubectl
 from tests.support.documents import Reader, surroundings
 from tests.support.helm import helm_binary

@@ -12,7 +12,7 @@ from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.schema import decode
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.refs import GroupKind, Ref
 from knfleet.kube.errors import NotFound
 from knfleet.kube.yaml import is_mapping

@@ -12,7 +12,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.dev import ports, processes
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend, Pool

@@ -7,7 +7,7 @@ import pytest
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import NotFound
 from testbed.clusters import Lend
@@ -28,7 +28,7 @@ async def test_serving_is_installed_upgraded_repaired_and_removed_on_one_spoke(
     anchor = await fleet.one.anchor()
     assert anchor["metadata"]["labels"]["operator.knative.dev/cr-name"] == "knative"
     assert anchor["metadata"]["annotations"]["operator.knative.dev/protected"] == "true"
-    assert marks.SET_ID in anchor["metadata"]["labels"]
+    assert well_known.SET_ID in anchor["metadata"]["labels"]
     controller = await fleet.one.client.get(DEPLOYMENTS, "controller", "knative-serving")
     owners = controller["metadata"]["ownerReferences"]
     assert [each["uid"] for each in owners] == [
@@ -102,7 +102,7 @@ async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet:
     await fleet.deploy()
     await fleet.hub.ready(SERVINGS, "1.23.0")
     pods, first = await fleet.one.pods(), await fleet.one.anchor()
-    before = first["metadata"]["annotations"][marks.CONTAINS]
+    before = first["metadata"]["annotations"][well_known.CONTAINS]
 
     for cascade in ("background", "foreground", "orphan"):
         old = (await fleet.one.anchor())["metadata"]["uid"]
@@ -112,7 +112,7 @@ async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet:
         await until(lambda uid=old: is_reowned(fleet, uid), f"all has a new owner ({cascade})")
 
     anchor = await fleet.one.anchor()
-    assert set(anchor["metadata"]["annotations"][marks.CONTAINS].split(",")) == set(
+    assert set(anchor["metadata"]["annotations"][well_known.CONTAINS].split(",")) == set(
         before.split(",")
     )
     await fleet.hub.ready(SERVINGS, "1.23.0")
@@ -128,7 +128,7 @@ async def is_reowned(fleet: Fleet, old: str) -> bool:
     if uid == old:
         return False
     for resource in (DEPLOYMENTS, CONFIG_MAPS, SERVICES, SERVICE_ACCOUNTS):
-        found = await fleet.one.client.list(resource, "knative-serving", labels=marks.PART_OF)
+        found = await fleet.one.client.list(resource, "knative-serving", labels=well_known.PART_OF)
         for each in found.items:
             if each["metadata"]["ownerReferences"][0]["uid"] != uid:
                 return False

@@ -18,14 +18,14 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.dev.node.annotations import HOLD
 from knfleet.kube.client.verbs import Client
+from testbed import hubs
 from testbed.clusters import Lend, Lent
 from testbed.fakes.sockets import free_port
+from testbed.hub_process import HubProcess, kubeconfig
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.dashboards import RealHub
 from tests.support.fleets import Fleet
-from tests.support.hub_process import HubProcess, kubeconfig
 
 CR = "/cr/knativeserving/knative-serving/knative"
 ADMIN: Object = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}

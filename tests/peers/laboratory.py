@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lent, Pool
 from testbed.peers.goproject import GoProject, go_project, modules_digest

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from knfleet.dev.binaries import locate
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 from testbed.peers.goproject import GoProject
 from testbed.peers.operator import Outcome
 from testbed.peers.samples import Sample

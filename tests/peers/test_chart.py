@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.install.chart import generated
 from knfleet.install.operator_manifests import everything
 from knfleet.install.operator_options import BUILT_IN, OperatorInstall, PluginImage

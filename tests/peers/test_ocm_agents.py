@@ -30,12 +30,8 @@ from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.workflows import accept_clusters
-from testbed.clusters import Lend, Lent
-from testbed.peers.ocm import OcmAgents, OcmSpoke, ocm_agents
-from testbed.printed import Printed
-from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import (
+from testbed import hubs
+from testbed.agent_process import (
     bootstrap_token,
     cluster_of,
     condition,
@@ -43,6 +39,10 @@ from tests.support.agent_process import (
     kubeconfig,
     lasting,
 )
+from testbed.clusters import Lend, Lent
+from testbed.peers.ocm import OFTEN, OcmAgents, OcmSpoke, ocm_agents
+from testbed.printed import Printed
+from testbed.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("peers"), pytest.mark.full]
 REFUSED = ("ValidatingAdmissionPolicy", "is forbidden")
@@ -186,7 +186,7 @@ async def test_the_work_agent_applies_works_and_removes_them(pair: Pair):
 
     async with pair.place.registering(pair.agents):
         await joined(pair)
-        async with pair.place.working(pair.agents):
+        async with pair.place.working(pair.agents, *OFTEN):
             await pair.hub.create(WORKS, work)
             await until(is_applied, f"the work is applied; see {pair.place.log('work')}")
             await until(is_told, "the work's status tells so")

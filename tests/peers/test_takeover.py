@@ -12,7 +12,7 @@ from msgspec import Struct
 from knfleet.api.core import CONFIG_MAPS, PODS, REPLICA_SETS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub, Operator

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from knfleet.api.core import LEASES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.clusters.connection import MEMORY_LIMIT_BYTES
 from knfleet.kube.cache.informer import StoreChange
 from testbed import small_release

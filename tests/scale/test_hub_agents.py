@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from msgspec.structs import replace
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     CLUSTER_NAME_LABEL,
@@ -26,15 +27,13 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.dev import processes
-from knfleet.hub.informers import CSRS
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.leader.lease_rules import microtime
-from testbed import small_release
+from testbed import hubs, small_release
 from testbed.clusters import Lent
-from tests.support import hubs
-from tests.support.hub_process import HubProcess, kubeconfig
+from testbed.hub_process import HubProcess, kubeconfig
 from tests.support.registration import Agent, csr, managed_cluster
 
 pytestmark = pytest.mark.soak

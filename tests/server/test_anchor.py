@@ -4,7 +4,7 @@ import pytest
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.parents import Parents
 from knfleet.apply.applyset import ApplySet, Inventory
 from knfleet.apply.refs import GroupKind
@@ -88,7 +88,7 @@ async def test_an_anchor_of_the_knative_operator_is_taken_over(hub: Client) -> N
 
     assert rooted.anchor["metadata"]["uid"] == before["metadata"]["uid"]
     assert rooted.anchor["metadata"]["annotations"][HUB_UID] == "hub-1"
-    assert again.anchor["metadata"]["annotations"][marks.CONTAINS] == "Job.batch"
+    assert again.anchor["metadata"]["annotations"][well_known.CONTAINS] == "Job.batch"
 
 
 async def test_an_anchor_of_another_hub_is_not_touched(hub: Client) -> None:

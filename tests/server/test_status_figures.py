@@ -21,8 +21,8 @@ from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.view.fleet_reader import KINDS, read_fleet
 from testbed.clusters import Lent
 from testbed.fakes.clients import Heard
+from testbed.hubs import established
 from tests.support.commands import done, refused, type_in
-from tests.support.hubs import established
 from tests.support.overview_samples import condition, install, managed, profile
 
 COUNT = 300

@@ -22,9 +22,9 @@ from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
 from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages.detail import DetailSources
-from knfleet.web.pages.versions import Known
+from knfleet.web.pages.version_matrix import Known
 from knfleet.web.server.authorization import KINDS
-from knfleet.web.server.process import informers
+from knfleet.web.server.main import informers
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings
 from testbed.fakes.sockets import free_port

@@ -6,8 +6,8 @@ from pathlib import Path
 from knfleet.api.knative.resources import SERVINGS, KnativeServing
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
-from knfleet.apply import marks
-from knfleet.apply.manifest_parts import part
+from knfleet.apply import well_known
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import Ref
 from knfleet.dev.cluster_contents import contents
 from knfleet.kube.client.verbs import Client
@@ -39,8 +39,8 @@ async def members(client: Client) -> dict[Ref, Object]:
     return {
         Ref(each.resource.group, each.resource.kind, each.key.namespace, each.key.name): item
         for each, item in found.items()
-        if marks.APPLIED_HASH in part(item, "metadata", "annotations")
-        and marks.PART_OF in part(item, "metadata", "labels")
+        if well_known.APPLIED_HASH in part(item, "metadata", "annotations")
+        and well_known.PART_OF in part(item, "metadata", "labels")
     }
 
 

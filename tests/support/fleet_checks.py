@@ -16,7 +16,7 @@ from knfleet.api.operator import (
 )
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
-from knfleet.apply.manifest_parts import items
+from knfleet.apply.manifest_fields import items
 from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
 from testbed.waiting import until

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.dev.progress import SilentProgress
+from knfleet.dev.progress_reporter import SilentProgress
 from knfleet.kube.yaml import load_all
 from testbed.go_build import built
 

@@ -15,7 +15,7 @@ from knfleet.api.core import (
     VALIDATING_WEBHOOKS,
 )
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.desired import DesiredSet, Kinds, prepare
 from knfleet.apply.observe.metadata import ObservedObject, observe
@@ -153,7 +153,7 @@ def own_entry(applied: Object) -> Object:
     kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
     fields["f:metadata"] = field_set(kept)
     return {
-        "manager": marks.MANAGER,
+        "manager": well_known.MANAGER,
         "operation": "Apply",
         "apiVersion": applied["apiVersion"],
         "fieldsV1": fields,

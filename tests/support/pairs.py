@@ -1,6 +1,5 @@
 """A hub and an agent of either project, joined, for tests of what both projects promise."""
 
-import base64
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,25 +9,26 @@ from msgspec import Struct
 from knfleet.api.cluster.managedcluster import AVAILABLE, CLUSTERS, JOINED
 from knfleet.api.core import CRDS, NAMESPACES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
-from knfleet.api.meta import Key, Object
-from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_SECRET, CLUSTER_MANAGERS
+from knfleet.api.meta import Key
+from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGERS
 from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.workflows import accept_clusters
-from testbed.clusters import Lend, Lent
-from testbed.peers.ocm import OcmSpoke, ocm_agents
-from testbed.peers.ocm_hub import install_definitions, ocm_hub, prepare_hub, running
-from testbed.printed import Printed
-from testbed.waiting import until
-from tests.support import hubs
-from tests.support.agent_process import (
+from testbed import hubs
+from testbed.agent_process import (
     Agent,
+    bootstrap_secret,
     bootstrap_token,
     condition,
     kubeconfig,
     prepare_spoke,
 )
+from testbed.clusters import Lend, Lent
+from testbed.peers.ocm import OFTEN, OcmSpoke, ocm_agents
+from testbed.peers.ocm_hub import install_definitions, ocm_hub, prepare_hub, running
+from testbed.printed import Printed
+from testbed.waiting import until
 
 OURS, OCM = "knfleet", "ocm"
 CLUSTER = "c1"
@@ -99,7 +99,7 @@ async def ocm_agent(pair: Pair, token: str) -> AsyncGenerator[None]:
     await pair.spoke.apply(SECRETS, bootstrap_secret(config))
     async with place.registering(agents):
         await accepted(pair.hub)
-        async with place.working(agents):
+        async with place.working(agents, *OFTEN):
             yield
 
 
@@ -114,9 +114,3 @@ async def accepted(hub: Client) -> None:
     await hub.patch(CLUSTERS, Key("", CLUSTER), {"spec": {"hubAcceptsClient": True}})
     await condition(hub, JOINED, "True")
     await condition(hub, AVAILABLE, "True")
-
-
-def bootstrap_secret(config: bytes) -> Object:
-    """The Secret that tells an agent of its hub."""
-    made = named("v1", "Secret", BOOTSTRAP_SECRET, AGENT_NAMESPACE)
-    return {**made, "data": {"kubeconfig": base64.b64encode(config).decode()}}

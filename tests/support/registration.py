@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from msgspec.structs import replace
 
+from knfleet.api.certificate_requests import CSRS, SIGNER
 from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AVAILABLE,
@@ -25,9 +26,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.core import LEASES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
-from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import approve, concluded
-from knfleet.hub.rights import SIGNER
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection

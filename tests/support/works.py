@@ -17,7 +17,7 @@ from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import NotFound
+from knfleet.kube.errors import KubeError, NotFound
 from testbed.waiting import until
 
 CLUSTER = "c1"
@@ -45,7 +45,9 @@ class Requests:
         if code >= 400:
             self.refused[code] += 1
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
         """A watch is opened again."""
 
     def credential_refreshed(self, cluster: ClusterName) -> None:

@@ -29,7 +29,7 @@ class PodField(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A part of a pod."""
 
 
-class Requirement(PodField, frozen=True):
+class SelectorRequirement(PodField, frozen=True):
     """A condition on one label or field."""
 
     key: Annotated[str, doc("Name of the label or field.")]
@@ -39,19 +39,21 @@ class Requirement(PodField, frozen=True):
     ] = []
 
 
-class LabelSelector(PodField, frozen=True):
+class PodLabelSelector(PodField, frozen=True):
     """Labels that objects must have; all conditions must hold."""
 
     match_labels: Annotated[dict[str, str], doc("Labels with exactly these values.")] = {}
-    match_expressions: Annotated[list[Requirement], doc("Conditions on labels.")] = []
+    match_expressions: Annotated[list[SelectorRequirement], doc("Conditions on labels.")] = []
 
 
 class NodeSelectorTerm(PodField, frozen=True):
     """Conditions on a node, all of which must hold."""
 
-    match_expressions: Annotated[list[Requirement], doc("Conditions on the node's labels.")] = []
+    match_expressions: Annotated[
+        list[SelectorRequirement], doc("Conditions on the node's labels.")
+    ] = []
     match_fields: Annotated[
-        list[Requirement], doc("Conditions on the node's fields, such as metadata.name.")
+        list[SelectorRequirement], doc("Conditions on the node's fields, such as metadata.name.")
     ] = []
 
 
@@ -87,13 +89,13 @@ class PodAffinityTerm(PodField, frozen=True):
 
     topology_key: Annotated[str, doc("Label of nodes: nodes with the same value are one place.")]
     label_selector: Annotated[
-        LabelSelector | None, doc("Labels of the pods that count.", **ATOMIC)
+        PodLabelSelector | None, doc("Labels of the pods that count.", **ATOMIC)
     ] = None
     namespaces: Annotated[
         list[str], doc("Namespaces of the pods that count; the pod's own when empty.")
     ] = []
     namespace_selector: Annotated[
-        LabelSelector | None, doc("Labels of further namespaces; {} means all.", **ATOMIC)
+        PodLabelSelector | None, doc("Labels of further namespaces; {} means all.", **ATOMIC)
     ] = None
     match_label_keys: Annotated[
         list[str], doc("Labels whose value must be that of the new pod.")
@@ -150,7 +152,7 @@ class TopologySpreadConstraint(PodField, frozen=True):
     topology_key: Annotated[str, doc("Label of nodes: nodes with the same value are one domain.")]
     when_unsatisfiable: Annotated[str, doc("DoNotSchedule or ScheduleAnyway.")]
     label_selector: Annotated[
-        LabelSelector | None, doc("Labels of the pods that are counted.", **ATOMIC)
+        PodLabelSelector | None, doc("Labels of the pods that are counted.", **ATOMIC)
     ] = None
     match_label_keys: Annotated[
         list[str], doc("Labels whose value must be that of the new pod.")
@@ -245,7 +247,7 @@ class ResourceClaim(PodField, frozen=True):
 
 AffinityObject = Annotated[Object, shape(Affinity)]
 EnvVarObject = Annotated[Object, shape(EnvVar)]
-LabelSelectorObject = Annotated[Object, shape(LabelSelector)]
+LabelSelectorObject = Annotated[Object, shape(PodLabelSelector)]
 ResourceClaimObject = Annotated[Object, shape(ResourceClaim)]
 SpreadObject = Annotated[Object, shape(TopologySpreadConstraint)]
 TolerationObject = Annotated[Object, shape(Toleration)]

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from knfleet import __version__
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
-from knfleet.apply.manifest_parts import part
+from knfleet.apply import well_known
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import GroupKind, Ref
 
 TOOLING = f"knfleet/v{__version__}"
@@ -48,7 +48,7 @@ class ApplySet(Struct, frozen=True):
     @property
     def selector(self) -> str:
         """The label selector of all members."""
-        return f"{marks.PART_OF}={self.id}"
+        return f"{well_known.PART_OF}={self.id}"
 
 
 class Inventory(Struct, frozen=True):
@@ -109,41 +109,42 @@ def read_parent(applyset: ApplySet, manifest: Object) -> Parent:
     meta = manifest["metadata"]
     annotations: dict[str, str] = part(meta, "annotations")
     labels: dict[str, str] = part(meta, "labels")
-    namespaces = words(annotations.get(marks.ADDITIONAL_NAMESPACES, ""))
+    namespaces = words(annotations.get(well_known.ADDITIONAL_NAMESPACES, ""))
     if applyset.key.namespace:
         namespaces |= {applyset.key.namespace}
-    jobs = (job.rpartition("=") for job in words(annotations.get(marks.DONE_JOBS, "")))
+    jobs = (job.rpartition("=") for job in words(annotations.get(well_known.DONE_JOBS, "")))
     inventory = Inventory(
-        frozenset(map(GroupKind.parse, words(annotations.get(marks.CONTAINS, "")))),
+        frozenset(map(GroupKind.parse, words(annotations.get(well_known.CONTAINS, "")))),
         namespaces,
-        words(annotations.get(marks.SECOND_LOOK, "")),
+        words(annotations.get(well_known.SECOND_LOOK, "")),
         {name: digest for name, _, digest in jobs},
     )
     return Parent(
         inventory,
         meta.get("resourceVersion", ""),
-        annotations.get(marks.TOOLING, ""),
-        is_marked=labels.get(marks.SET_ID) == applyset.id and marks.CONTAINS in annotations,
+        annotations.get(well_known.TOOLING, ""),
+        is_marked=labels.get(well_known.SET_ID) == applyset.id
+        and well_known.CONTAINS in annotations,
     )
 
 
 def write_parent(applyset: ApplySet, inventory: Inventory, version: str) -> Object:
     """What to apply to the parent; with a version, only if nobody wrote it meanwhile."""
     annotations = {
-        marks.TOOLING: TOOLING,
-        marks.CONTAINS: ",".join(sorted(map(str, inventory.kinds))),
-        marks.ADDITIONAL_NAMESPACES: ",".join(
+        well_known.TOOLING: TOOLING,
+        well_known.CONTAINS: ",".join(sorted(map(str, inventory.kinds))),
+        well_known.ADDITIONAL_NAMESPACES: ",".join(
             sorted(inventory.namespaces - {applyset.key.namespace})
         ),
     }
     if inventory.second_look:
-        annotations[marks.SECOND_LOOK] = ",".join(sorted(inventory.second_look))
+        annotations[well_known.SECOND_LOOK] = ",".join(sorted(inventory.second_look))
     if inventory.done_jobs:
         jobs = (f"{name}={digest}" for name, digest in inventory.done_jobs.items())
-        annotations[marks.DONE_JOBS] = ",".join(sorted(jobs))
+        annotations[well_known.DONE_JOBS] = ",".join(sorted(jobs))
     meta: Object = {
         "name": applyset.key.name,
-        "labels": {marks.SET_ID: applyset.id},
+        "labels": {well_known.SET_ID: applyset.id},
         "annotations": annotations,
     }
     if applyset.key.namespace:

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from knfleet.api.core import CRDS
 from knfleet.api.meta import Object, Resource, api_group
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import FailureKind, ObjectFailure
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import CLUSTER_ROLE, GroupKind, Ref
 
 Kinds = Mapping[tuple[str, str], Resource]
@@ -131,7 +131,7 @@ def prepare(
             continue
         ours = dressed(manifest, ref, applyset, owners)
         digest = hashlib.sha256(encode(ours)).hexdigest()[:32]
-        ours["metadata"]["annotations"][marks.APPLIED_HASH] = digest
+        ours["metadata"]["annotations"][well_known.APPLIED_HASH] = digest
         wanted[ref] = Desired(ref, resource, ours, digest)
     return DesiredSet(wanted, tuple(rejected.values()))
 
@@ -178,9 +178,9 @@ def dressed(manifest: Object, ref: Ref, applyset: ApplySet, owners: OwnerReferen
     """A copy of a manifest with our marks, without what is never ours."""
     given: dict[str, Any] = manifest["metadata"]
     meta = {name: value for name, value in given.items() if name not in SERVERS_METADATA}
-    meta["labels"] = {**part(given, "labels"), marks.PART_OF: applyset.id}
+    meta["labels"] = {**part(given, "labels"), well_known.PART_OF: applyset.id}
     meta["annotations"] = dict(part(given, "annotations"))
-    for name in (marks.APPLIED_HASH, *marks.LEGACY_ANNOTATIONS):
+    for name in (well_known.APPLIED_HASH, *well_known.LEGACY_ANNOTATIONS):
         meta["annotations"].pop(name, None)
     if ref.namespace:
         meta["namespace"] = ref.namespace

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from knfleet.api.core import BUILT_IN, CONFIG_MAPS
 from knfleet.api.meta import Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.delete import other_set
 from knfleet.apply.act.executor import Executor
 from knfleet.apply.act.gates import Gates
@@ -183,7 +183,7 @@ class Engine:
         for set_id in ours - {self.applyset.id}:
             try:
                 parents = await self.client.list(
-                    CONFIG_MAPS, labels=f"{marks.SET_ID}={set_id}", metadata_only=True
+                    CONFIG_MAPS, labels=f"{well_known.SET_ID}={set_id}", metadata_only=True
                 )
             except Forbidden:
                 continue

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.plan.field_sets import set_of, without
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound

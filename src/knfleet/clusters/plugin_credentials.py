@@ -11,7 +11,7 @@ from knfleet.clusters.provider_file import stamp_of
 from knfleet.kube.auth.credentials import SKEW, Credential
 from knfleet.kube.auth.exec_plugin import ExecPlugin
 from knfleet.kube.auth.exec_process import ProcessRunner, run
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 
 AHEAD_SECONDS = 60.0
 """How long before a credential is needed the next one is fetched, at most."""

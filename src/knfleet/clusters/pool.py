@@ -28,7 +28,7 @@ from knfleet.clusters.cluster import Cluster, LiveCluster, not_yet_resolved
 from knfleet.clusters.connection_state import ClusterState
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.clusters.timing import ClusterTiming, ConnectionSetup
-from knfleet.kube import versions
+from knfleet.kube import supported_versions
 from knfleet.kube.auth.exec_process import run
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.options import SILENT, USER_AGENT, ClientObserver
@@ -36,7 +36,7 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Component, Lifetime, Manager
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 
 LOOK_SECONDS = 1.0
 """How often to see whether profiles can be read, as long as they could not."""
@@ -62,7 +62,7 @@ class PoolPolicy(Struct, frozen=True):
 
     observe: ClientObserver = SILENT
     before_write: Callable[[], None] = lambda: None
-    minimum: str = versions.MINIMUM
+    minimum: str = supported_versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
     timing: ClusterTiming = ClusterTiming()
     user_agent: str = USER_AGENT

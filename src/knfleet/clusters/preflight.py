@@ -20,7 +20,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Object, Resource
 from knfleet.clusters.access_errors import REMOTE_CLIENT_CREATION_FAILED, AccessError
-from knfleet.kube import versions
+from knfleet.kube import supported_versions
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadResponse, Forbidden, KubeError, NotFound
 
@@ -171,7 +171,7 @@ def asking(resource: Resource, spec: dict[str, Any]) -> Object:
 
 def objection(seen: PreflightResult, where: str, minimum: str) -> AccessError | None:
     """Why a spoke that answers must not be installed on; None when it may."""
-    version, oldest = versions.numbers(seen.version), versions.numbers(minimum)
+    version, oldest = supported_versions.numbers(seen.version), supported_versions.numbers(minimum)
     if version is not None and oldest is not None and version < oldest:
         return AccessError(
             REMOTE_CLIENT_CREATION_FAILED,

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from knfleet.clusters.plugin_credentials import PluginPrograms
-from knfleet.kube import versions
+from knfleet.kube import supported_versions
 from knfleet.kube.auth.exec_process import ProcessRunner, run
 from knfleet.kube.client.options import SILENT, USER_AGENT, ClientObserver
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 
 
 class ClusterTiming(Struct, frozen=True):
@@ -50,7 +50,7 @@ class ConnectionSetup(Struct, frozen=True):
     """Connections that are made at once."""
     observe: ClientObserver = SILENT
     before_write: Callable[[], None] = lambda: None
-    minimum: str = versions.MINIMUM
+    minimum: str = supported_versions.MINIMUM
     """The oldest Kubernetes that is accepted."""
     timing: ClusterTiming = ClusterTiming()
     run: ProcessRunner = run

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from knfleet.dev.dev_clusters import DevClusters
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from knfleet.api.meta import ClusterName, Object
 from knfleet.dev import pki
-from knfleet.dev.folder import DevClusterState, DevFolder, write_private
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, write_private
 from knfleet.dev.node import config
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint

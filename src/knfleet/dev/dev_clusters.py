@@ -21,10 +21,10 @@ from knfleet.api.meta import Object
 from knfleet.dev import control_plane, pki, ports, processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, NODE
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, DevState, locked, write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import DevClusterState, DevFolder, DevState, locked, write_private
 from knfleet.dev.node.containers import orphan_processes
-from knfleet.dev.progress import ProgressReporter, SilentProgress
+from knfleet.dev.progress_reporter import ProgressReporter, SilentProgress
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError

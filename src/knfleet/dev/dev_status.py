@@ -8,7 +8,7 @@ import psutil
 from msgspec import Struct
 
 from knfleet.dev import control_plane, processes
-from knfleet.dev.folder import DevClusterState, DevFolder
+from knfleet.dev.dev_folder import DevClusterState, DevFolder
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 

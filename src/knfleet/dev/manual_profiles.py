@@ -17,10 +17,10 @@ from knfleet.api.core import CLUSTER_ROLE_BINDINGS, NAMESPACES, SECRETS, SERVICE
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import write_private
 from knfleet.kube import yaml
 from knfleet.kube.client.verbs import Client
 

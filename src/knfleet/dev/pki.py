@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
-from knfleet.dev.folder import write_private
+from knfleet.dev.dev_folder import write_private
 
 LIFETIME = timedelta(days=3650)
 BACKDATED = timedelta(hours=1)

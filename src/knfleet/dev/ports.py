@@ -14,8 +14,8 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
+from knfleet.dev.dev_folder import locked, write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import locked, write_private
 
 DEFAULT_RANGE = range(20000, 30000)
 RESERVED_SECONDS = 120.0

@@ -16,8 +16,8 @@ import msgspec
 import psutil
 from msgspec import Struct
 
+from knfleet.dev.dev_folder import DevFolder, write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import DevFolder, write_private
 
 CLOCK_SLACK_SECONDS = 3.0
 """The kernel derives start times from the wall clock, which may be adjusted meanwhile."""

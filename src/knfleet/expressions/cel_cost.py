@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from knfleet.expressions.cel_syntax import (
-    Call,
-    Collection,
+    CallNode,
+    CollectionNode,
     Comprehension,
     Constant,
     Identifier,
@@ -125,14 +125,14 @@ class Estimate:
             case Select():
                 operand = self.of(node.operand, local)
                 return Bound(operand.size.part, operand.cost + 1)
-            case Collection():
+            case CollectionNode():
                 return self.collection(node, local)
-            case Call():
+            case CallNode():
                 return self.call(node, local)
             case Comprehension():
                 return self.comprehension(node, local)
 
-    def collection(self, node: Collection, local: Mapping[str, Size]) -> Bound:
+    def collection(self, node: CollectionNode, local: Mapping[str, Size]) -> Bound:
         """The bound of a list or map that is written out."""
         elements = [self.of(each, local) for each in node.elements]
         size = Size(
@@ -142,7 +142,7 @@ class Estimate:
         )
         return Bound(size, 1 + sum(each.cost for each in elements))
 
-    def call(self, node: Call, local: Mapping[str, Size]) -> Bound:
+    def call(self, node: CallNode, local: Mapping[str, Size]) -> Bound:
         """The bound of a function's result."""
         arguments = [self.of(each, local) for each in node.arguments]
         sizes = [each.size for each in arguments]
@@ -150,7 +150,7 @@ class Estimate:
         cost = 1 + work + sum(each.cost for each in arguments)
         return Bound(self.result(node, sizes), cost)
 
-    def bytes_read(self, node: Call, sizes: list[Size]) -> float:
+    def bytes_read(self, node: CallNode, sizes: list[Size]) -> float:
         """How many bytes a function looks at."""
         sizes = sizes or [NOTHING]
         total = sum(size.bytes for size in sizes)
@@ -170,7 +170,7 @@ class Estimate:
             case _:
                 return total + self.result(node, sizes).bytes
 
-    def result(self, node: Call, sizes: list[Size]) -> Size:
+    def result(self, node: CallNode, sizes: list[Size]) -> Size:
         """How large the result of a function is at most."""
         if node.function in self.results:
             return self.results[node.function]
@@ -203,7 +203,7 @@ class Estimate:
         return Bound(ended.size, cost)
 
 
-def largest(_node: Call, sizes: list[Size]) -> Size:
+def largest(_node: CallNode, sizes: list[Size]) -> Size:
     """A result that is one of the arguments."""
     return Size(
         max((size.bytes for size in sizes), default=0.0),
@@ -212,19 +212,19 @@ def largest(_node: Call, sizes: list[Size]) -> Size:
     )
 
 
-def within(_node: Call, sizes: list[Size]) -> Size:
+def within(_node: CallNode, sizes: list[Size]) -> Size:
     """A result that is a part of the first argument."""
     return sizes[0].part
 
 
-def together(_node: Call, sizes: list[Size]) -> Size:
+def together(_node: CallNode, sizes: list[Size]) -> Size:
     """The sum of two texts or lists."""
     left, right = sizes
     inner = max(left.inner, right.inner)
     return Size(left.bytes + right.bytes, left.length + right.length, inner)
 
 
-def replaced(node: Call, sizes: list[Size]) -> Size:
+def replaced(node: CallNode, sizes: list[Size]) -> Size:
     """A text in which another is replaced wherever it is; an empty one is everywhere."""
     text, _, new, *_ = sizes
     searched = node.arguments[1]
@@ -233,24 +233,24 @@ def replaced(node: Call, sizes: list[Size]) -> Size:
     return Size(text.bytes + places * new.bytes)
 
 
-def split(_node: Call, sizes: list[Size]) -> Size:
+def split(_node: CallNode, sizes: list[Size]) -> Size:
     """A text cut into its characters."""
     return Size(sizes[0].bytes * (1 + ELEMENT_BYTES), sizes[0].bytes + 1)
 
 
-def joined(_node: Call, sizes: list[Size]) -> Size:
+def joined(_node: CallNode, sizes: list[Size]) -> Size:
     """Texts with others in between."""
     between = sum(each.bytes for each in sizes[1:])
     return Size(sizes[0].bytes + sizes[0].length * between)
 
 
-def parsed(_node: Call, sizes: list[Size]) -> Size:
+def parsed(_node: CallNode, sizes: list[Size]) -> Size:
     """What a JSON text describes."""
     elements = sizes[0].bytes / 2 + 1
     return Size(sizes[0].bytes * (1 + ELEMENT_BYTES / 2), elements, elements)
 
 
-def proportional(_node: Call, sizes: list[Size]) -> Size:
+def proportional(_node: CallNode, sizes: list[Size]) -> Size:
     """A result of any other function; numbers grow when they are formatted."""
     longest = max((size.longest for size in sizes), default=0.0)
     return Size(8 * sum(size.bytes for size in sizes) + 64, longest, longest)

@@ -28,14 +28,14 @@ class Select(Struct, frozen=True):
     operand: "Node"
 
 
-class Call(Struct, frozen=True):
+class CallNode(Struct, frozen=True):
     """A function or an operator; the object of a method is its first argument."""
 
     function: str
     arguments: "tuple[Node, ...]"
 
 
-class Collection(Struct, frozen=True):
+class CollectionNode(Struct, frozen=True):
     """A list or a map that is written out."""
 
     elements: "tuple[Node, ...]"
@@ -53,7 +53,7 @@ class Comprehension(Struct, frozen=True):
     result: "Node"
 
 
-Node = Constant | Identifier | Select | Call | Collection | Comprehension
+Node = Constant | Identifier | Select | CallNode | CollectionNode | Comprehension
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 EMPTY = Constant(0)
@@ -67,7 +67,7 @@ def tree(serialized: bytes) -> Node:
 
 def functions(root: Node) -> frozenset[str]:
     """The names of all functions and operators that an expression calls."""
-    return frozenset(each.function for each in walk(root) if isinstance(each, Call))
+    return frozenset(each.function for each in walk(root) if isinstance(each, CallNode))
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -82,9 +82,9 @@ def children(parent: Node) -> tuple[Node, ...]:
     match parent:
         case Select():
             return (parent.operand,)
-        case Call():
+        case CallNode():
             return parent.arguments
-        case Collection():
+        case CollectionNode():
             return parent.elements
         case Comprehension():
             return (parent.range, parent.start, parent.condition, parent.step, parent.result)
@@ -115,16 +115,16 @@ def select(message: "Message") -> Node:
 
 def call(message: "Message") -> Node:
     target = [] if message.find(1) is None else [node(message.part(1))]
-    return Call(message.text(2), (*target, *map(node, message.parts(3))))
+    return CallNode(message.text(2), (*target, *map(node, message.parts(3))))
 
 
 def elements(message: "Message") -> Node:
-    return Collection(tuple(map(node, message.parts(1))))
+    return CollectionNode(tuple(map(node, message.parts(1))))
 
 
 def entries(message: "Message") -> Node:
     pairs = [(node(entry.part(3)), node(entry.part(4))) for entry in message.parts(2)]
-    return Collection(tuple(each for pair in pairs for each in pair))
+    return CollectionNode(tuple(each for pair in pairs for each in pair))
 
 
 def comprehension(message: "Message") -> Node:

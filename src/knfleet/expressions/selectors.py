@@ -6,7 +6,7 @@ What a selector selects is a method of its type; what is wrong with one, its aut
 import re
 from collections.abc import Iterable, Sequence
 
-from knfleet.api.cluster.clusterset import LabelSelector, Requirement
+from knfleet.api.cluster.clusterset import LabelRequirement, LabelSelector
 
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
@@ -31,12 +31,12 @@ def label_selector_problem(selector: LabelSelector) -> str:
     )
 
 
-def requirements_problem(requirements: Sequence[Requirement]) -> str:
+def requirements_problem(requirements: Sequence[LabelRequirement]) -> str:
     """What is wrong with requirements, of labels or of claims; empty when nothing is."""
     return first(*(requirement_problem(each) for each in requirements))
 
 
-def requirement_problem(requirement: Requirement) -> str:
+def requirement_problem(requirement: LabelRequirement) -> str:
     """What is wrong with one requirement; empty when nothing is."""
     key, operator = requirement.key, requirement.operator
     if not key:

@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
-from knfleet.hub.cluster_manager import HubConfiguration
+from knfleet.hub.clustermanager.configuration import HubConfiguration
 from knfleet.hub.informers import HubInformers
 from knfleet.hub.registration.lease import LeaseObservations
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.events.recorder import Events
+from knfleet.runtime.manager import Lifetime
 
 Now = Callable[[], datetime]
 
@@ -26,21 +27,23 @@ def wall() -> datetime:
 
 
 class HubContext(Struct, frozen=True):
-    """What the controllers of the fleet share."""
+    """What the controllers of the hub share."""
 
     client: Client
     informers: HubInformers
     events: Events
     configuration: HubConfiguration
     lease_observations: LeaseObservations
+    lifetime: Callable[[str], Lifetime]
+    """Begins a part of the process that can end alone."""
     now: Now = wall
 
     def record_warning(self, cluster: ManagedCluster, reason: str, message: str) -> None:
-        """Tell in a cluster's namespace that something went wrong with it."""
+        """Record a warning about a cluster, in its namespace."""
         self.events.warning(regarding(cluster), reason, message)
 
     def record_event(self, cluster: ManagedCluster, reason: str, message: str) -> None:
-        """Tell in a cluster's namespace that something happened to it."""
+        """Record an Event about a cluster, in its namespace."""
         self.events.normal(regarding(cluster), reason, message)
 
 
@@ -58,7 +61,7 @@ def regarding(cluster: ManagedCluster) -> Object:
 
 
 def cluster_request(cluster: str) -> Request:
-    """The request to look at a cluster."""
+    """The request to reconcile a cluster-scoped object of the hub, such as a ManagedCluster."""
     return Request(HUB, Key("", cluster))
 
 

@@ -1,8 +1,9 @@
 """What the hub's controllers know: one watch for each kind, shared by all of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS, ManagedClusterSet
 from knfleet.api.cluster.managedcluster import (
     CLUSTER_NAME_LABEL,
@@ -17,16 +18,9 @@ from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.schema import decode
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.cache.informer import Informer, without_managed_fields
+from knfleet.kube.cache.store import Index
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
-
-CSRS = Resource(
-    "certificates.k8s.io",
-    "v1",
-    "CertificateSigningRequest",
-    "certificatesigningrequests",
-    namespaced=False,
-)
 
 
 def labels_of(manifest: Object) -> dict[str, str]:
@@ -45,44 +39,50 @@ def own_name(manifest: Object) -> list[str]:
 
 
 class HubInformers:
-    """The collections of the hub that the fleet consists of."""
+    """One informer for each kind that controllers of the hub watch, shared by all of them."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.clusters = self.informer(CLUSTERS)
-        self.sets = self.informer(CLUSTER_SETS)
-        self.bindings = self.informer(BINDINGS)
-        self.profiles = Informer(
-            client, PROFILES, trim=without_managed_fields, indexes={"cluster": own_name}
+        self.known: dict[tuple[Resource, str, str], Informer] = {}
+        self.clusters = self.shared(CLUSTERS)
+        self.sets = self.shared(CLUSTER_SETS)
+        self.bindings = self.shared(BINDINGS)
+        self.profiles = self.shared(PROFILES, indexes={"cluster": own_name})
+        self.managers = self.shared(CLUSTER_MANAGERS)
+        self.requests = self.shared(
+            CSRS, labels=CLUSTER_NAME_LABEL, indexes={"cluster": cluster_label}
         )
-        self.managers = self.informer(CLUSTER_MANAGERS)
-        self.requests = Informer(
-            client,
-            CSRS,
-            labels=CLUSTER_NAME_LABEL,
-            trim=without_managed_fields,
-            indexes={"cluster": cluster_label},
-        )
-        self.leases = self.informer(LEASES, fields=f"metadata.name={LEASE_NAME}")
-        self.access = self.informer(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
+        self.leases = self.shared(LEASES, fields=f"metadata.name={LEASE_NAME}")
+        self.access = self.shared(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
 
-    def informer(self, resource: Resource, *, fields: str = "") -> Informer:
-        """A watch of all objects of a kind."""
-        return Informer(self.client, resource, fields=fields, trim=without_managed_fields)
+    def shared(
+        self,
+        resource: Resource,
+        *,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, Index] | None = None,
+    ) -> Informer:
+        """The informer of a kind; controllers ask for it when they are built.
+
+        Who asks first decides on the indexes.
+        """
+        key = (resource, labels, fields)
+        if key not in self.known:
+            self.known[key] = Informer(
+                self.client,
+                resource,
+                labels=labels,
+                fields=fields,
+                trim=without_managed_fields,
+                indexes=indexes,
+            )
+        return self.known[key]
 
     @property
     def all(self) -> list[Informer]:
-        """Every watch."""
-        return [
-            self.clusters,
-            self.sets,
-            self.bindings,
-            self.profiles,
-            self.managers,
-            self.requests,
-            self.leases,
-            self.access,
-        ]
+        """Every informer that was asked for."""
+        return list(self.known.values())
 
     async def synced(self) -> None:
         """Return when everything is known."""

@@ -1,45 +1,45 @@
-"""The fleet as a part of a process: which watches wake which controllers."""
-
-from collections.abc import Awaitable, Callable, Iterable
+"""The hub as a list of controllers; another one is a folder of `hub`, and a line here."""
 
 from msgspec import Struct
 
-from knfleet.api.conditions import put
-from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.meta import HUB, Key, Object, Request
-from knfleet.api.operator import (
-    CLUSTER_MANAGER,
-    CLUSTER_MANAGERS,
-    OPERATOR_NAMESPACE,
-    RelatedResource,
-)
-from knfleet.hub.cluster_manager import HubConfiguration, conditions, status_patch
-from knfleet.hub.clustersets.controller import ClusterSetController
+from knfleet.api.operator import RelatedResource
+from knfleet.hub.clustermanager import controller as clustermanager
+from knfleet.hub.clustermanager.configuration import HubConfiguration
+from knfleet.hub.clustersets import controller as clustersets
 from knfleet.hub.context import HubContext, Now, wall
+from knfleet.hub.hub_controller import HubController
 from knfleet.hub.informers import HubInformers
-from knfleet.hub.profiles.controller import ClusterProfileController
-from knfleet.hub.profiles.profile_namespaces import ProfileNamespaces
-from knfleet.hub.registration.controller import ManagedClusterController
-from knfleet.hub.registration.drivers.csr import CSRApprovalController
+from knfleet.hub.profiles import controller as profiles
+from knfleet.hub.registration import controller as registration
+from knfleet.hub.registration.drivers.registry import DRIVERS
 from knfleet.hub.registration.lease import LeaseObservations
-from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.client.verbs import Client
-from knfleet.kube.errors import Conflict, Forbidden, NotFound
-from knfleet.runtime.controller import Controller, ControllerOptions, Result
+from knfleet.runtime.controller import Controller, ControllerOptions
 from knfleet.runtime.events.recorder import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, QueueSlots
 
+CONTROLLERS = (
+    registration.CONTROLLER,
+    clustersets.CONTROLLER,
+    profiles.CONTROLLER,
+    clustermanager.CONTROLLER,
+)
+
 BACKOFF = Backoff(first_seconds=0.2, limit_seconds=30)
 SLOTS = QueueSlots(per_cluster=32)
-"""All requests are for the hub; so many clusters are seen to at once."""
+"""All requests are for the hub; so many objects of a kind are reconciled at once."""
 PASS_SECONDS = 120.0
-STATUS_SECONDS = 30.0
+
+
+def all_controllers() -> tuple[HubController, ...]:
+    """The controllers of the hub and of its registration drivers."""
+    return (*CONTROLLERS, *(driver.controller for driver in DRIVERS))
 
 
 class HubOptions(Struct, frozen=True):
-    """How the fleet's controllers are set up."""
+    """How the hub's controllers are set up."""
 
     auto_approved_users: frozenset[str] = frozenset()
     related_resources: tuple[RelatedResource, ...] = ()
@@ -48,120 +48,45 @@ class HubOptions(Struct, frozen=True):
 
 
 class HubManager:
-    """The hub's controllers, and what they watch."""
+    """Builds the hub's controllers and runs them in a process."""
 
     def __init__(
         self, manager: Manager, client: Client, *, metrics: Metrics, options: HubOptions
     ) -> None:
         self.manager = manager
-        self.client = client
         self.metrics = metrics
-        self.options = options
         self.informers = HubInformers(client)
         self.events = Events(client, "knfleet-hub", EventOptions(observe=metrics))
+        configuration = HubConfiguration(
+            self.informers, options.auto_approved_users, options.related_resources
+        )
         self.context = HubContext(
             client,
             self.informers,
             self.events,
-            HubConfiguration(self.informers, options.auto_approved_users),
+            configuration,
             LeaseObservations(),
+            manager.lifetime,
             options.now,
         )
-        self.sets = ClusterSetController(self.context)
-        self.controllers = [
-            self.managed_clusters(),
-            self.csr_approval(),
-            self.cluster_sets(),
-            self.cluster_profiles(),
-            self.managers(),
-        ]
+        self.controllers = [self.controller(each) for each in all_controllers()]
 
-    def controller(
-        self, name: str, reconcile: Callable[[Request], Awaitable[Result]]
-    ) -> Controller:
-        """A controller with our options."""
+    def controller(self, described: HubController) -> Controller:
+        """A controller that watches and reconciles as described."""
+        name = described.name
         observer = self.metrics.controller(name)
         queue = QueueOptions(slots=SLOTS, backoff=BACKOFF, observe=observer)
-        made = Controller(name, reconcile, ControllerOptions(queue, PASS_SECONDS, observer))
-        self.metrics.watch_queue(name, made.queue)
-        return made
+        reconciler = described.build(self.context)
+        options = ControllerOptions(queue, PASS_SECONDS, observer)
+        controller = Controller(name, reconciler.reconcile, options)
+        self.metrics.watch_queue(name, controller.queue)
+        for watch in reconciler.watches():
+            controller.watches(watch.on_change, requests=watch.requests)
+        for request in described.initial:
+            controller.queue.add(request)
+        return controller
 
-    def managed_clusters(self) -> Controller:
-        """The controller of clusters."""
-        clusters = ManagedClusterController(self.context)
-        made = self.controller("managedcluster", clusters.reconcile)
-        made.watches(self.informers.clusters.on_change, requests=clusters.by_cluster)
-        made.watches(self.informers.leases.on_change, requests=clusters.by_namespace)
-        made.watches(self.informers.access.on_change, requests=clusters.by_namespace)
-        made.watches(self.informers.sets.on_change, requests=clusters.by_set)
-        made.watches(self.informers.managers.on_change, requests=clusters.by_manager)
-        return made
-
-    def csr_approval(self) -> Controller:
-        """The controller of certificate requests."""
-        requests = CSRApprovalController(self.context)
-        made = self.controller("certificaterequest", requests.reconcile)
-        made.watches(self.informers.requests.on_change, requests=requests.by_request)
-        made.watches(self.informers.clusters.on_change, requests=requests.by_cluster)
-        made.watches(self.informers.managers.on_change, requests=requests.by_manager)
-        return made
-
-    def cluster_sets(self) -> Controller:
-        """The controller of sets and bindings."""
-        made = self.controller("managedclusterset", self.sets.reconcile)
-        made.watches(self.informers.sets.on_change, requests=self.sets.by_set)
-        made.watches(self.informers.bindings.on_change, requests=self.sets.by_binding)
-        made.watches(self.informers.clusters.on_change, requests=self.sets.by_cluster)
-        for request in self.sets.built_in():
-            made.queue.add(request)
-        return made
-
-    def cluster_profiles(self) -> Controller:
-        """The controller of profiles."""
-        places = ProfileNamespaces(self.client, self.manager.lifetime)
-        publishing = ClusterProfileController(self.context, places)
-        made = self.controller("clusterprofile", publishing.reconcile)
-        made.watches(self.informers.clusters.on_change, requests=publishing.by_cluster)
-        made.watches(self.informers.access.on_change, requests=publishing.by_access)
-        made.watches(self.informers.bindings.on_change, requests=publishing.by_binding)
-        made.watches(self.informers.sets.on_change, requests=publishing.by_set)
-        made.watches(self.informers.profiles.on_change, requests=publishing.by_profile)
-        made.watches(places.on_change, requests=publishing.by_secret)
-        return made
-
-    def managers(self) -> Controller:
-        """The controller of the ClusterManager's status."""
-        made = self.controller("clustermanager", self.update_status)
-        made.watches(self.informers.managers.on_change, requests=by_manager)
-        return made
-
-    async def update_status(self, request: Request) -> Result:
-        """Write what the hub says of itself."""
-        if self.informers.managers.get(request.key) is None:
-            return Result.never()
-        manager = self.context.configuration.manager
-        failing = self.informers.failing
-        new = list(manager.status.conditions)
-        for said in conditions(manager, "" if failing is None else str(failing)):
-            new = put(new, said, self.context.now())
-        patch = status_patch(
-            manager, new, await self.own_deployment(), self.options.related_resources
-        )
-        if patch:
-            try:
-                await self.client.patch(CLUSTER_MANAGERS, request.key, patch, subresource="status")
-            except Conflict:
-                return Result.after(0.05)
-        return Result.after(STATUS_SECONDS)
-
-    async def own_deployment(self) -> Object | None:
-        """The hub's own Deployment; None when it runs as something else."""
-        try:
-            return await self.client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
-        except (NotFound, Forbidden):
-            return None
-
-    def join(self) -> None:
+    def start(self) -> None:
         """Run as a part of a process: watch always, act only while it leads."""
         for informer in self.informers.all:
             self.manager.add(informer, f"{informer.resource.kind} informer")
@@ -172,7 +97,7 @@ class HubManager:
 
 
 class InformedController:
-    """A controller that begins when everything is known."""
+    """A controller that begins when all informers have listed."""
 
     def __init__(self, controller: Controller, informers: HubInformers) -> None:
         self.controller = controller
@@ -188,15 +113,10 @@ class InformedController:
         self.controller.stop()
 
 
-def by_manager(change: StoreChange) -> Iterable[Request]:
-    """A ClusterManager changed."""
-    yield Request(HUB, Key("", change.key.name))
-
-
 def start_hub(
     manager: Manager, client: Client, *, metrics: Metrics, options: HubOptions | None = None
 ) -> HubManager:
-    """Add everything that makes a hub of a process; the fleet's CRDs must be served."""
-    fleet = HubManager(manager, client, metrics=metrics, options=options or HubOptions())
-    fleet.join()
-    return fleet
+    """Add everything that makes a hub of a process; the hub's CRDs must be served."""
+    hub = HubManager(manager, client, metrics=metrics, options=options or HubOptions())
+    hub.start()
+    return hub

@@ -17,11 +17,12 @@ from knfleet.api.operator import (
     OPERATOR_NAMESPACE,
     RelatedResource,
 )
+from knfleet.api.rbac_rules import RBAC_GROUP, READ, cluster_role, rule
 from knfleet.hub.admission.hub_account import hub_policies
 from knfleet.hub.admission.policies import policies
 from knfleet.hub.admission.profile_use import PROFILE_USE
-from knfleet.hub.registration.rbac import READ, rule, shared_roles
-from knfleet.hub.rights import RBAC_GROUP, hub_roles, role
+from knfleet.hub.registration.rbac import shared_roles
+from knfleet.hub.rights import hub_roles
 from knfleet.install.deployments import HEALTH_PORT, HubInstall, network_policy
 
 BOOTSTRAP_RULES = [
@@ -50,7 +51,7 @@ def objects(plan: HubInstall) -> list[Object]:
         network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT]),
         *hub_roles(namespace),
         *shared_roles(),
-        role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
+        cluster_role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),
         bootstrap_binding(namespace),
         *policies(plan.agent_labels),
         *hub_policies(namespace),

@@ -10,6 +10,7 @@ from typing import Any
 from knfleet import __version__
 from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
+from knfleet.api.rbac_rules import RBAC_GROUP
 from knfleet.hub.admission.profile_use import PROFILE_USE
 from knfleet.install.deployments import network_policy
 from knfleet.install.operator_options import OperatorInstall, mount_path
@@ -88,7 +89,7 @@ def rules() -> list[Object]:
 
 def cluster_role(name: str, rules: list[Object], install: OperatorInstall) -> tuple[Object, Object]:
     """Rights on the whole cluster, and whose they are."""
-    api = f"{rights.RBAC}/v1"
+    api = f"{RBAC_GROUP}/v1"
     return (
         made("ClusterRole", name, api, rules=rules),
         made("ClusterRoleBinding", name, api, **binding("ClusterRole", name, install)),
@@ -99,7 +100,7 @@ def role(
     name: str, rules: list[Object], install: OperatorInstall, *, at: str
 ) -> tuple[Object, Object]:
     """Rights in one namespace, and whose they are."""
-    api = f"{rights.RBAC}/v1"
+    api = f"{RBAC_GROUP}/v1"
     return (
         made("Role", name, api, at=at, rules=rules),
         made("RoleBinding", name, api, at=at, **binding("Role", name, install)),
@@ -109,7 +110,7 @@ def role(
 def binding(kind: str, name: str, install: OperatorInstall) -> Object:
     """What gives a role to the operator."""
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": install.namespace}
-    reference = {"apiGroup": rights.RBAC, "kind": kind, "name": name}
+    reference = {"apiGroup": RBAC_GROUP, "kind": kind, "name": name}
     return {"roleRef": reference, "subjects": [subject]}
 
 

@@ -26,8 +26,8 @@ from knfleet.operator.kinds import (
 )
 from knfleet.operator.reconcile import Reconciler
 from knfleet.operator.settings import POLL_SECONDS
-from knfleet.operator.status_builder import status_of
-from knfleet.operator.status_writer import StatusWriter
+from knfleet.operator.status.status_builder import status_of
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.targets import Targets
 from knfleet.operator.uninstall.tombstones import Tombstones
 from knfleet.runtime.controller import Controller, ControllerOptions, Result
@@ -35,7 +35,7 @@ from knfleet.runtime.events.recorder import EventOptions, Events
 from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import Backoff, QueueOptions, QueueSlots
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 
 BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
 """Passes that fail as a whole fail because the hub does not answer; it should not be far away."""

@@ -25,7 +25,7 @@ from knfleet.apply.refs import JOB, GroupKind, Ref
 from knfleet.clusters.anchor import AnchorSpec, is_intact
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.operator.desired_objects import RenderResult
-from knfleet.operator.messages import workloads
+from knfleet.operator.status.messages import workloads
 from knfleet.operator.targets.targets import Target
 from knfleet.render.eventing.ping_source import NAME as PING_SOURCE
 from knfleet.render.pipeline import Need

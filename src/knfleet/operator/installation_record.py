@@ -10,8 +10,8 @@ from knfleet.api.meta import Object
 from knfleet.apply.observe.readiness import SetReadiness
 from knfleet.operator.installation import Installation
 from knfleet.operator.kinds import TRIGGER, annotations_of, uid_of
-from knfleet.operator.messages import workloads
-from knfleet.operator.status_builder import same, status_of
+from knfleet.operator.status.messages import workloads
+from knfleet.operator.status.status_builder import same, status_of
 from knfleet.runtime.manager import Lifetime
 
 FIRST_RETRY_SECONDS = 1.0

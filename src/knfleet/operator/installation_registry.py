@@ -7,11 +7,11 @@ from knfleet.apply.observe.repair import Repair
 from knfleet.operator.installation import Installation
 from knfleet.operator.installation_record import InstallationRecord
 from knfleet.operator.kinds import KnativeKind
-from knfleet.operator.status_writer import StatusWriter
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.targets import Target, Targets
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Lifetime
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 from knfleet.api.knative.resources import Knative, KnativeEventing, KnativeServing
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.change_set import ObjectFailure
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 TARGET_UID = "knfleet.dev/target-uid"
 """On a custom resource: the uid of the kube-system namespace where it is installed."""

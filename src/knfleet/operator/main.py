@@ -50,7 +50,7 @@ from knfleet.runtime.manager import Manager
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import QueueSlots
 from knfleet.runtime.shards.membership import Membership
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 
 HUB_SECONDS = 3.0
 """How long to wait before the hub is asked again."""

@@ -21,7 +21,6 @@ from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.anchor import AnchorError, OtherHub
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.errors import Conflict, KubeError, NetworkError
-from knfleet.operator import messages
 from knfleet.operator.desired_objects import Renderer, RenderResult
 from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
 from knfleet.operator.installation_registry import AT_ONCE_SECONDS, InstallationRegistry
@@ -36,8 +35,9 @@ from knfleet.operator.kinds import (
     uid_of,
 )
 from knfleet.operator.settings import POLL_SECONDS
-from knfleet.operator.status_builder import StatusBuilder, status_of
-from knfleet.operator.status_writer import StatusWriter
+from knfleet.operator.status import messages
+from knfleet.operator.status.status_builder import StatusBuilder, status_of
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.target_claims import holder, same
 from knfleet.operator.targets.targets import Target, TargetError, Targets
 from knfleet.operator.uninstall.tombstones import Tombstones
@@ -241,7 +241,7 @@ class Reconciler:
         if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
             raise BadManifest(messages.losses_text(rendering.shortfall, lost))
         if rendering.version not in (said.status.version, record.announced):
-            said.installing(f"applying {len(rendering.objects)} objects of {rendering.version}")
+            said.installing(messages.applying_text(len(rendering.objects), rendering.version))
             await self.reporter.report(record, manifest, said)
             record.announced = rendering.version
         changes = await installation.apply(rendering.objects)

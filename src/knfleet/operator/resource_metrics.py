@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from knfleet.api.meta import HUB, Key, Object
 from knfleet.clusters.connection_state import ClusterState
 from knfleet.operator.kinds import profile_of
-from knfleet.operator.status_builder import status_of
+from knfleet.operator.status.status_builder import status_of
 from knfleet.runtime.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ are wide: whoever installs Roles must be allowed to grant what is in them.
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, GROUP, SERVINGS
 from knfleet.api.meta import Object, Resource
+from knfleet.api.rbac_rules import RBAC_GROUP, READ, rule
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS, VERBS
 
-RBAC = "rbac.authorization.k8s.io"
 MANAGE = tuple(sorted({*VERBS, "get"}))
 """Everything that applying, watching, repairing and removing objects takes."""
-READ = ("get", "list", "watch")
 
 INSTALLED: dict[str, tuple[str, ...]] = {
     "": ("configmaps", "namespaces", "secrets", "serviceaccounts", "services"),
@@ -32,15 +31,10 @@ INSTALLED: dict[str, tuple[str, ...]] = {
     "networking.istio.io": ("gateways",),
     "policy": ("poddisruptionbudgets",),
     "projectcontour.io": ("tlscertificatedelegations",),
-    RBAC: ("clusterrolebindings", "clusterroles", "rolebindings", "roles"),
+    RBAC_GROUP: ("clusterrolebindings", "clusterroles", "rolebindings", "roles"),
     "security.istio.io": ("peerauthentications",),
 }
 """Group and plural of all kinds in releases of Knative."""
-
-
-def rule(group: str, resources: tuple[str, ...], verbs: tuple[str, ...]) -> Object:
-    """One rule of a role."""
-    return {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
 
 
 def on(resource: Resource, *verbs: str) -> Object:
@@ -60,7 +54,7 @@ def hub_rules() -> list[Object]:
         rule("", ("events",), ("create", "patch")),
         on(ACCESS_REVIEWS, "create"),
         # Its identity is the hub's.
-        {**rule("", ("namespaces",), ("get",)), "resourceNames": ["kube-system"]},
+        rule("", ("namespaces",), ("get",), ("kube-system",)),
     ]
 
 
@@ -70,7 +64,7 @@ def local_rules() -> list[Object]:
         *(rule(group, resources, MANAGE) for group, resources in INSTALLED.items()),
         rule("discovery.k8s.io", ("endpointslices",), READ),
         # Roles of Knative hold rights that this role does not.
-        rule(RBAC, ("clusterroles", "roles"), ("bind", "escalate")),
+        rule(RBAC_GROUP, ("clusterroles", "roles"), ("bind", "escalate")),
     ]
 
 

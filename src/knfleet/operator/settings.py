@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from knfleet.api import durations
 from knfleet.api.meta import Object
-from knfleet.kube import versions
+from knfleet.kube import supported_versions
 from knfleet.runtime.leader.lease_rules import LeaseTiming
 
-MINIMUM_KUBERNETES = versions.MINIMUM
+MINIMUM_KUBERNETES = supported_versions.MINIMUM
 LOGGER = "knative-operator"
 LEASE = "knative-operator.knative.dev.operator.pkg.reconciler.knativeserving.reconciler.00-of-01"
 """The Go operator's own: while it leads we wait, and the other way round."""
@@ -89,7 +89,7 @@ def is_too_old(version: str, minimum: str) -> bool:
 
 def version_numbers(version: str) -> tuple[int, int, int]:
     """Major, minor and patch of a Kubernetes version."""
-    found = versions.numbers(version)
+    found = supported_versions.numbers(version)
     if found is None:
         raise SettingError(f"{version!r} is not a version such as {MINIMUM_KUBERNETES}")
     return found

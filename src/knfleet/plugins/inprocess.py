@@ -22,9 +22,9 @@ from threading import Lock
 from knfleet.kube.auth import exec_process
 from knfleet.kube.auth.exec_process import ProcessEnd, ProcessResult
 from knfleet.kube.auth.pod_path import POD_ROOT
-from knfleet.plugins import hub, kubeconfig_secretreader, permission, secretreader
+from knfleet.plugins import hub_api, kubeconfig_secretreader, permission, secretreader
 from knfleet.plugins.execcredential import EXEC_INFO, PROFILE, PluginEnvironment, Provide, respond
-from knfleet.plugins.hub import CONTEXT_VARIABLE, FAILURES, HubApi
+from knfleet.plugins.hub_api import CONTEXT_VARIABLE, FAILURES, HubApi
 
 THREADS = 4
 KEEP_SECONDS = 20.0
@@ -40,7 +40,7 @@ ASKED = frozenset({EXEC_INFO, PROFILE, permission.VARIABLE})
 """Variables that say what is asked for, and what is permitted."""
 HEEDED = ASKED | {CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"}
 """Variables that our plugins are told by; others may change how an interpreter starts."""
-MEANING = frozenset({hub.HOST, hub.PORT, POD_ROOT, "HOME"}) | (HEEDED - ASKED)
+MEANING = frozenset({hub_api.HOST, hub_api.PORT, POD_ROOT, "HOME"}) | (HEEDED - ASKED)
 """Variables that say which hub is meant, and as who."""
 
 
@@ -98,7 +98,7 @@ class PooledHubApi(HubApi):
 class InProcessPlugins:
     """Runs programs; those that are our own plugins, here."""
 
-    def __init__(self, find: Callable[[Mapping[str, str]], HubApi] = hub.find) -> None:
+    def __init__(self, find: Callable[[Mapping[str, str]], HubApi] = hub_api.find) -> None:
         self.find_hub = find
         self.locks: dict[tuple[str | None, ...], Lock] = {}
         # Not the threads that all share: a hub that hangs must not keep others from rendering.

@@ -10,7 +10,7 @@ import binascii
 import json
 from typing import Any, cast
 
-from knfleet.plugins import hub
+from knfleet.plugins import hub_api
 from knfleet.plugins.execcredential import (
     Json,
     PluginEnvironment,
@@ -44,7 +44,7 @@ def credential(question: PluginRequest, here: PluginEnvironment) -> Json:
         )
     name = question.text("name", required=True)
     key = question.text("key", required=True)
-    found, where = hub.value(question, here, (name,), key)
+    found, where = hub_api.value(question, here, (name,), key)
     config = load(found, where)
     if config.get("extensions"):
         raise PluginError(f"{where}: kubeconfig extensions are not supported")
@@ -129,7 +129,7 @@ def pem(user: Json, field: str, where: str) -> str:
 
 def main() -> None:
     """Answer on standard output."""
-    serve(NAME, credential, hub.find)
+    serve(NAME, credential, hub_api.find)
 
 
 if __name__ == "__main__":

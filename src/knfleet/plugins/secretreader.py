@@ -5,7 +5,7 @@ plugin, `namespace`. A cluster without any configuration, when knfleet says for 
 it asks, is looked for under the profile's name: `<name>`, else `<name>-credentials`.
 """
 
-from knfleet.plugins import hub
+from knfleet.plugins import hub_api
 from knfleet.plugins.execcredential import (
     Json,
     PluginEnvironment,
@@ -21,7 +21,7 @@ KEY = "token"
 
 def credential(question: PluginRequest, here: PluginEnvironment) -> Json:
     """The token for the cluster that is asked for."""
-    found, where = hub.value(question, here, names(question), KEY)
+    found, where = hub_api.value(question, here, names(question), KEY)
     return with_token(found.strip(), where)
 
 
@@ -40,7 +40,7 @@ def names(question: PluginRequest) -> tuple[str, ...]:
 
 def main() -> None:
     """Answer on standard output."""
-    serve(NAME, credential, hub.find)
+    serve(NAME, credential, hub_api.find)
 
 
 if __name__ == "__main__":

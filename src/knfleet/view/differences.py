@@ -12,18 +12,18 @@ from typing import Any, cast
 from msgspec import UNSET, Struct, UnsetType
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.desired import SERVERS_METADATA
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube import yaml
 
 NOISY_METADATA = frozenset({*SERVERS_METADATA, "ownerReferences"})
-NOISY_LABELS = frozenset({marks.PART_OF})
+NOISY_LABELS = frozenset({well_known.PART_OF})
 NOISY_ANNOTATIONS = frozenset(
     {
-        marks.APPLIED_HASH,
-        marks.CREATED_BY,
-        *marks.LEGACY_ANNOTATIONS,
+        well_known.APPLIED_HASH,
+        well_known.CREATED_BY,
+        *well_known.LEGACY_ANNOTATIONS,
         "deployment.kubernetes.io/revision",
     }
 )

@@ -25,7 +25,7 @@ from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative.conditions import READY, Condition, Status, find, timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.operator.kinds import is_deleting, is_paused, profile_of, uid_of

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 
 CONTAINERS = ("initContainers", "containers")
 POD_SPECS = (

@@ -12,7 +12,7 @@ import msgspec
 
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.secret_text import CLEARLY_SENSITIVE, GONE, clean, is_sensitive
 
 LEFT_OUT = ("managedFields", "binaryData", "kubectl.kubernetes.io/last-applied-configuration")

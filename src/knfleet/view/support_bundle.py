@@ -18,7 +18,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS, KLUSTERLETS
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 from knfleet.kube.secret_text import clean

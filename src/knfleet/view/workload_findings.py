@@ -15,7 +15,7 @@ from knfleet.api.core import (
     STATEFUL_SETS,
 )
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.readiness import ReadinessState, conditions, health, is_true
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError

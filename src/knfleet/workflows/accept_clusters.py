@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cryptography import x509
 from msgspec import Struct
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     ALLOW_REREGISTRATION,
     CLUSTER_NAME_LABEL,
@@ -17,9 +18,8 @@ from knfleet.api.conditions import is_true
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import approve
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
 from knfleet.kube.auth.x509 import fingerprint

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from knfleet.api.certificate_requests import CSRS, SIGNER
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CLUSTER_NAME_LABEL,
@@ -21,11 +22,10 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.schema import decode
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.hub.informers import CSRS
+from knfleet.hub.profiles.rights import TOKENS_ROLE
 from knfleet.hub.registration.rbac import OLD_SHARED_ROLES
-from knfleet.hub.rights import SIGNER, TOKENS_ROLE
 from knfleet.install.agent_manifests import (
     EXTERNAL_SECRET,
     AgentInstall,

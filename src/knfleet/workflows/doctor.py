@@ -13,7 +13,7 @@ from knfleet.api.core import LEASES, NAMESPACES, PODS, SECRETS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.api.operator import HUB_SECRET, KLUSTERLETS, Klusterlet
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint

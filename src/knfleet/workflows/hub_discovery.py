@@ -13,7 +13,7 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import ClusterName, Object
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.auth.credentials import Credential, StaticCredential, is_token
 from knfleet.kube.auth.kubeconfig import parse
 from knfleet.kube.auth.kubeconfig_entries import EntryOrigin

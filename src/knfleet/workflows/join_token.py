@@ -15,8 +15,8 @@ from knfleet.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, BOOTSTRAPPERS, OPERATOR_NAMESPACE
-from knfleet.apply.manifest_parts import part
-from knfleet.hub.rights import RBAC_GROUP
+from knfleet.api.rbac_rules import RBAC_GROUP
+from knfleet.apply.manifest_fields import part
 from knfleet.install.hub_manifests import named
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.auth.x509 import authorities, fingerprint

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from knfleet.api.core import CRDS, DEPLOYMENTS, NAMESPACES, PODS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
     CLUSTER_NAME_LABEL,
@@ -16,7 +17,6 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.operator import HUB_CONNECTION_DEGRADED, KLUSTERLETS, Klusterlet
 from knfleet.api.schema import decode
 from knfleet.apply.observe.collection import Collection, follow
-from knfleet.hub.informers import CSRS
 from knfleet.install.agent_manifests import AgentInstall
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound

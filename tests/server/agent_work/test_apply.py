@@ -74,7 +74,7 @@ async def test_drift_is_repaired_at_once(bench: WorkBench):
 
             await until(is_repaired, f"{change} is repaired")
             # More than three repairs of one object in a minute are slowed down.
-            controller.applier.conflicts.contests.clear()
+            controller.applier.conflicts.histories.clear()
         await bench.admin.delete(CONFIG_MAPS, key)
         await bench.until_data("drift", {"a": "1"})
         await bench.delete("drift")

@@ -20,7 +20,7 @@ from knfleet.api.work.appliedmanifestwork import (
     hub_hash,
 )
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from testbed.waiting import until
 from tests.support.works import CLUSTER, WorkBench, conditions, config, config_map, work
 

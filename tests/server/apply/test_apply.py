@@ -18,13 +18,13 @@ from knfleet.api.core import (
     VALIDATING_WEBHOOKS,
 )
 from knfleet.api.meta import ClusterName, Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.gates import TOUCHED
 from knfleet.apply.applyset import Inventory, read_parent
 from knfleet.apply.change_set import FailureKind
 from knfleet.apply.desired import OwnerReferences
 from knfleet.apply.engine import Engine
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.refs import Ref
 from knfleet.dev import processes
 from knfleet.kube.client.verbs import Client, ClientOptions
@@ -82,7 +82,7 @@ async def test_a_set_is_applied_in_one_go_whatever_its_order(bench: Bench) -> No
     assert changes.failures == ()
     assert len(changes.created) == len(objects)
     thing = await bench.get(THINGS, "thing")
-    assert thing["metadata"]["labels"][marks.PART_OF] == SET.id
+    assert thing["metadata"]["labels"][well_known.PART_OF] == SET.id
     assert (await inventory(bench)).covers(changes.created)
 
 
@@ -369,7 +369,7 @@ async def test_an_object_of_another_set_is_left_alone(bench: Bench) -> None:
 async def test_a_parent_of_another_tool_is_left_alone(bench: Bench, stranger: Client) -> None:
     """As the convention demands."""
     parent = config_map("parent")
-    parent["metadata"]["annotations"] = {marks.TOOLING: "kubectl/v1.35.8"}
+    parent["metadata"]["annotations"] = {well_known.TOOLING: "kubectl/v1.35.8"}
     await stranger.create(CONFIG_MAPS, parent)
 
     changes = await bench.engine().apply([config_map("c")])

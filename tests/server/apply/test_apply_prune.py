@@ -17,7 +17,7 @@ from knfleet.api.core import (
     SERVICES,
 )
 from knfleet.api.meta import ClusterName, Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import Inventory, read_parent
 from knfleet.apply.change_set import FailureKind
@@ -98,9 +98,9 @@ async def test_what_others_marked_or_that_lost_our_mark_is_left_alone(
     """Neither label nor place makes an object ours that was given away."""
     engine = bench.engine()
     await engine.apply([config_map("given"), config_map("lost"), config_map("mine")])
-    given = {"metadata": {"labels": {marks.PART_OF: other_set("theirs").id}}}
+    given = {"metadata": {"labels": {well_known.PART_OF: other_set("theirs").id}}}
     await stranger.patch(CONFIG_MAPS, Key("home", "given"), given)
-    unmarked: Object = {"metadata": {"labels": {marks.PART_OF: None}}}
+    unmarked: Object = {"metadata": {"labels": {well_known.PART_OF: None}}}
     await stranger.patch(CONFIG_MAPS, Key("home", "lost"), unmarked)
     await stranger.create(SECRETS, manifest(SECRETS, "unrelated"))
 
@@ -156,7 +156,7 @@ async def test_a_copy_that_somebody_made_is_left_to_them(
     ]
     for resource in kinds:
         meta = (await bench.get(resource, "copy"))["metadata"]
-        assert marks.PART_OF not in meta.get("labels", {})
+        assert well_known.PART_OF not in meta.get("labels", {})
         assert "ownerReferences" not in meta
         assert "deletionTimestamp" not in meta
 

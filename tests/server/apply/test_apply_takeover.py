@@ -4,7 +4,7 @@ import msgspec
 
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, REPLICA_SETS, SERVICES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.observe.metadata import observe
 from knfleet.apply.plan.takeover import is_inherited
 from knfleet.kube.client.verbs import Client
@@ -13,7 +13,7 @@ from testbed.waiting import until
 from tests.server.apply.conftest import Bench
 from tests.support.objects import config_map, deployment, service
 
-LAST_APPLIED = marks.LEGACY_ANNOTATIONS[1]
+LAST_APPLIED = well_known.LEGACY_ANNOTATIONS[1]
 
 
 async def install(go_operator: Client, resource: Resource, manifest: Object) -> Object:
@@ -73,9 +73,11 @@ async def test_nothing_of_the_go_operator_is_left_on_an_object(
     await engine.apply([config_map("settings", a="1")])
 
     adopted = await bench.get(CONFIG_MAPS, "settings")
-    assert list(adopted["metadata"]["annotations"]) == [marks.APPLIED_HASH]
+    assert list(adopted["metadata"]["annotations"]) == [well_known.APPLIED_HASH]
     assert not is_inherited(observe(adopted))
-    assert [each["manager"] for each in adopted["metadata"]["managedFields"]] == [marks.MANAGER]
+    assert [each["manager"] for each in adopted["metadata"]["managedFields"]] == [
+        well_known.MANAGER
+    ]
     writes = await bench.wrote(lambda: bench.engine().apply([config_map("settings", a="1")]))
     assert writes == 0
 

@@ -9,8 +9,8 @@ from knfleet.api.core import CRDS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
+from testbed import hubs
 from testbed.clusters import Pool
-from tests.support import hubs
 
 
 @pytest.fixture(scope="module")

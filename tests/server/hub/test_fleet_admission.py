@@ -26,7 +26,7 @@ from knfleet.api.core import (
     NAMESPACES,
 )
 from knfleet.api.meta import Key, Object
-from knfleet.hub.registration.rbac import rule
+from knfleet.api.rbac_rules import rule
 from knfleet.install.deployments import HubInstall
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client
@@ -34,8 +34,8 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, NotFound
 from knfleet.workflows.join_token import INFO, PUBLIC, ROOT_CA
 from knfleet.workflows.object_lists import apply_all
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import DANGLING, Agent, accept, is_said, managed_cluster
 
 OURS: dict[str, Object] = {

@@ -25,8 +25,8 @@ from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden, Invalid, NotFound
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import Agent, condition, is_said
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     AGENT_NAME,
@@ -28,7 +29,6 @@ from knfleet.api.core import LEASES, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
-from knfleet.hub.informers import CSRS
 from knfleet.hub.registration.drivers.csr import CSRApprovalController, approve, concluded
 from knfleet.hub.registration.drivers.csr_rules import NAME_TAKEN, examine
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest as Asked
@@ -39,8 +39,8 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from knfleet.workflows import accept_clusters
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import (
     DANGLING,
     Agent,
@@ -380,7 +380,7 @@ async def test_a_hub_that_has_just_started_reads_the_lease_before_it_gives_a_nam
         async def verdict() -> str:
             """What a hub says that has not looked at any cluster yet."""
             restarted = CSRApprovalController(
-                replace(running.context, heartbeats=LeaseObservations())
+                replace(running.context, lease_observations=LeaseObservations())
             )
             manifest = await fleet.get(CSRS, request)
             asked = examine(manifest)

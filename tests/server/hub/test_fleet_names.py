@@ -13,9 +13,9 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Forbidden
 from knfleet.workflows.object_lists import apply_all
+from testbed import hubs
 from testbed.clusters import Lend
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import Agent, accept, condition, is_said, managed_cluster
 
 OLD = "open-cluster-management:managedcluster"

@@ -13,13 +13,14 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from knfleet.api.rbac_rules import RBAC_GROUP
+from knfleet.hub.profiles.rights import TOKENS_ROLE
 from knfleet.hub.registration.rbac import ACCESS_SECRET
-from knfleet.hub.rights import RBAC_GROUP, TOKENS_ROLE
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, Forbidden, NotFound
+from testbed import hubs
 from testbed.waiting import until
-from tests.support import hubs
 from tests.support.registration import Agent, accept
 
 

@@ -14,9 +14,9 @@ from knfleet.kube.errors import Forbidden
 from knfleet.runtime import served_kinds
 from knfleet.workflows.object_lists import apply_all
 from testbed.clusters import Lent
+from testbed.hubs import with_token
 from testbed.waiting import until
 from tests.support.dashboards import RealHub
-from tests.support.hubs import with_token
 
 WRITES = {
     "apiGroups": ["operator.knative.dev"],

@@ -12,15 +12,15 @@ from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
-from knfleet.web.server.process import informers
+from knfleet.web.server.main import informers
 from knfleet.web.server.sessions import WebSession
 from knfleet.web.server.settings import WebSettings
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
+from testbed.hubs import with_token
 from testbed.waiting import until
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
-from tests.support.hubs import with_token
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("web")]
 GROUP = "operator.knative.dev"

@@ -2,7 +2,7 @@
 
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.change_set import FailureKind
 from knfleet.apply.desired import OwnerReferences, defined_kinds, prepare
 from knfleet.apply.refs import Ref
@@ -44,8 +44,8 @@ def test_an_object_gets_the_label_and_hash_of_its_set() -> None:
 
     ready = only(given)
 
-    assert ready["metadata"]["labels"] == {marks.PART_OF: SET.id}
-    assert list(ready["metadata"]["annotations"]) == [marks.APPLIED_HASH]
+    assert ready["metadata"]["labels"] == {well_known.PART_OF: SET.id}
+    assert list(ready["metadata"]["annotations"]) == [well_known.APPLIED_HASH]
     assert given == config_map("c", a="1")
 
 
@@ -123,7 +123,7 @@ def test_what_the_server_writes_and_the_go_operator_s_marks_are_left_out() -> No
     ready = only(given)
 
     assert set(ready["metadata"]) == {"name", "namespace", "labels", "annotations"}
-    assert set(ready["metadata"]["annotations"]) == {"mine", marks.APPLIED_HASH}
+    assert set(ready["metadata"]["annotations"]) == {"mine", well_known.APPLIED_HASH}
     assert "status" not in ready
 
 

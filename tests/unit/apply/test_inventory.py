@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Key
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet, Inventory, read_parent, write_parent
 from knfleet.apply.refs import GroupKind, Ref
 from tests.support.objects import SET
@@ -66,14 +66,14 @@ def test_the_parent_s_namespace_is_not_an_additional_one() -> None:
 
     annotations = write_parent(SET, inventory, "7")["metadata"]["annotations"]
 
-    assert annotations[marks.ADDITIONAL_NAMESPACES] == "a,b"
-    assert annotations[marks.CONTAINS] == "ConfigMap,Deployment.apps"
-    assert annotations[marks.TOOLING].startswith("knfleet/v")
+    assert annotations[well_known.ADDITIONAL_NAMESPACES] == "a,b"
+    assert annotations[well_known.CONTAINS] == "ConfigMap,Deployment.apps"
+    assert annotations[well_known.TOOLING].startswith("knfleet/v")
 
 
 def test_a_parent_of_another_tool_is_seen() -> None:
     """Its set is not ours to change."""
     manifest = write_parent(SET, Inventory(), "1")
-    manifest["metadata"]["annotations"][marks.TOOLING] = "kubectl/v1.35.8"
+    manifest["metadata"]["annotations"][well_known.TOOLING] = "kubectl/v1.35.8"
 
     assert read_parent(SET, manifest).is_foreign

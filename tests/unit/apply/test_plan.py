@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from knfleet.api.core import BUDGETS, DEPLOYMENTS, NAMESPACES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import Inventory
 from knfleet.apply.desired import Desired
 from knfleet.apply.observe.metadata import ObservedObject, observe, slim
@@ -231,15 +231,15 @@ def test_a_namespace_that_we_created_keeps_that_mark() -> None:
     made = live(desired.manifest)
     made["metadata"]["annotations"] = {
         **made["metadata"]["annotations"],
-        marks.CREATED_BY: SET.id,
-        marks.APPLIED_HASH: "old",
+        well_known.CREATED_BY: SET.id,
+        well_known.APPLIED_HASH: "old",
     }
 
     step = decide(desired, observe(made), CONTEXT)
 
     assert step.verdict == StepAction.CONFIGURE
-    assert step.manifest["metadata"]["annotations"][marks.CREATED_BY] == SET.id
-    assert marks.CREATED_BY not in desired.manifest["metadata"]["annotations"]
+    assert step.manifest["metadata"]["annotations"][well_known.CREATED_BY] == SET.id
+    assert well_known.CREATED_BY not in desired.manifest["metadata"]["annotations"]
 
 
 def test_waves_are_in_order_of_need() -> None:
@@ -414,9 +414,9 @@ def test_prune_touches_nothing_without_our_label(marked: dict[str, str], created
     members: list[SetMember] = []
     for name, label in marked.items():
         each = namespace(name) if name < "d" else config_map(name)
-        each["metadata"] |= {"labels": {marks.PART_OF: label}, "uid": name}
+        each["metadata"] |= {"labels": {well_known.PART_OF: label}, "uid": name}
         if created:
-            each["metadata"]["annotations"] = {marks.CREATED_BY: SET.id}
+            each["metadata"]["annotations"] = {well_known.CREATED_BY: SET.id}
         members.append(SetMember(NAMESPACES, observe(each)))
 
     pruning = prune(members, frozenset(), SET)
@@ -434,7 +434,7 @@ def test_only_namespaces_that_this_set_created_are_deleted(
 ) -> None:
     """And never the one in which the parent lives; those that stay are released."""
     each = one(namespace(name)).manifest
-    each["metadata"]["annotations"][marks.CREATED_BY] = created_by
+    each["metadata"]["annotations"][well_known.CREATED_BY] = created_by
     member = SetMember(NAMESPACES, seen(each))
 
     pruning = prune([member], frozenset(), SET)

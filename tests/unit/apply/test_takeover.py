@@ -1,11 +1,11 @@
 """Moving what the Go operator owns to us."""
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.plan.takeover import moved, takeover_patch
 
 NOW = "2026-01-01T00:00:00Z"
-LAST_APPLIED = marks.LEGACY_ANNOTATIONS[1]
+LAST_APPLIED = well_known.LEGACY_ANNOTATIONS[1]
 THEIRS: Object = {
     "manager": "manifestival",
     "operation": "Update",
@@ -16,7 +16,7 @@ THEIRS: Object = {
     },
 }
 OURS: Object = {
-    "manager": marks.MANAGER,
+    "manager": well_known.MANAGER,
     "operation": "Apply",
     "apiVersion": "v1",
     "fieldsV1": {"f:data": {"f:b": {}}},
@@ -34,7 +34,7 @@ def test_all_that_was_theirs_is_ours_and_others_keep_their_own() -> None:
     """What we owned before stays ours; a status is nobody's business."""
     own, *rest = moved([THEIRS, INJECTOR, OURS, STATUS], "v1", NOW)
 
-    assert (own["manager"], own["operation"]) == (marks.MANAGER, "Apply")
+    assert (own["manager"], own["operation"]) == (well_known.MANAGER, "Apply")
     assert own["fieldsV1"] == {"f:data": {".": {}, "f:a": {}, "f:b": {}}}
     assert rest == [INJECTOR, STATUS]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.clusterset import CLUSTER_SETS
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
@@ -16,7 +17,6 @@ from knfleet.api.meta import Key, Object
 from knfleet.cli.errors import is_ours, remedy, sentence
 from knfleet.cli.main import knfleet
 from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, AccessError
-from knfleet.hub.informers import CSRS
 from knfleet.kube import errors
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.certificates import Authority

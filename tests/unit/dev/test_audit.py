@@ -8,7 +8,7 @@ from knfleet.dev import control_plane
 from knfleet.dev.binaries.locate import Tool
 from knfleet.dev.control_plane import API_SERVER
 from knfleet.dev.dev_clusters import DevClusters
-from knfleet.dev.folder import DevClusterState, DevFolder
+from knfleet.dev.dev_folder import DevClusterState, DevFolder
 
 CLUSTER = DevClusterState("hub", 0, 20000, "/hub")
 

@@ -7,7 +7,7 @@ import pytest
 
 from knfleet.dev.binaries import locate
 from knfleet.dev.errors import DevError
-from knfleet.dev.progress import SilentProgress
+from knfleet.dev.progress_reporter import SilentProgress
 
 VERSIONS = {
     "etcd": "etcd Version: 3.6.5",

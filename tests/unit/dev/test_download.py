@@ -12,7 +12,7 @@ from aiohttp import web
 from knfleet.dev.binaries import official_builds
 from knfleet.dev.binaries.locate import ETCD, KUBERNETES, TOOLS
 from knfleet.dev.errors import DevError
-from knfleet.dev.progress import SilentProgress
+from knfleet.dev.progress_reporter import SilentProgress
 from testbed.fakes.sockets import loopback_socket
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, DevState, locked, write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import DevClusterState, DevFolder, DevState, locked, write_private
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:

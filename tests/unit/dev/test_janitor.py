@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.dev import processes
-from knfleet.dev.folder import DevFolder
+from knfleet.dev.dev_folder import DevFolder
 from testbed.waiting import until
 
 IDLE = [sys.executable, "-c", "import signal; signal.pause()"]

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from knfleet.dev import processes
+from knfleet.dev.dev_folder import DevFolder
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import DevFolder
 
 IDLE = [sys.executable, "-c", "import signal; print('here', flush=True); signal.pause()"]
 STUBBORN = [

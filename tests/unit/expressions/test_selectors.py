@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knfleet.api.cluster.clusterset import LabelSelector, Requirement
+from knfleet.api.cluster.clusterset import LabelRequirement, LabelSelector
 from knfleet.expressions.selectors import label_selector_problem, requirements_problem
 
 
 def selector(key: str, operator: str, *values: str) -> LabelSelector:
     return LabelSelector(
-        match_expressions=[Requirement(key=key, operator=operator, values=list(values))]
+        match_expressions=[LabelRequirement(key=key, operator=operator, values=list(values))]
     )
 
 
@@ -52,7 +52,7 @@ def test_a_wrong_selector_says_what_is_wrong(chosen: LabelSelector, problem: str
 
 
 def test_claims_may_have_any_value():
-    wanted = [Requirement(key="id.k8s.io", operator="In", values=["some text, with commas"])]
+    wanted = [LabelRequirement(key="id.k8s.io", operator="In", values=["some text, with commas"])]
 
     assert not requirements_problem(wanted)
 
@@ -65,7 +65,8 @@ def test_match_labels_are_the_same_as_expressions(wanted: dict[str, str], labels
     by_labels = LabelSelector(match_labels=wanted)
     by_expressions = LabelSelector(
         match_expressions=[
-            Requirement(key=key, operator="In", values=[value]) for key, value in wanted.items()
+            LabelRequirement(key=key, operator="In", values=[value])
+            for key, value in wanted.items()
         ]
     )
 

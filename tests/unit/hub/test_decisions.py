@@ -14,7 +14,7 @@ from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import ClusterManager
 from knfleet.api.schema import decode
-from knfleet.hub.cluster_manager import status_patch
+from knfleet.hub.clustermanager.status import status_patch
 from knfleet.hub.profiles.cluster_profile import access_of, status
 from knfleet.hub.registration.controller import member_namespaces, wanted_finalizers
 from knfleet.hub.registration.deletion import is_abandoned, next_group, priority

@@ -6,7 +6,7 @@ import msgspec
 
 from knfleet.api.knative import conditions
 from knfleet.api.knative.resources import KnativeStatus
-from knfleet.operator.status_builder import StatusBuilder, patch_of, same, status_of
+from knfleet.operator.status.status_builder import StatusBuilder, patch_of, same, status_of
 from tests.unit.operator.samples import serving
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ import pytest
 from knfleet.kube.auth.exec_plugin import ClusterInfo, ExecPlugin
 from knfleet.kube.auth.exec_process import run
 from knfleet.kube.errors import CredentialError
-from knfleet.plugins.hub import HubApi
+from knfleet.plugins.hub_api import HubApi
 from knfleet.plugins.inprocess import InProcessPlugins, PooledHubApi, own_plugin
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Behaviour, Server, answer, server_context, status

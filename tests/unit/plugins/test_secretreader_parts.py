@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from knfleet.plugins import hub, permission
+from knfleet.plugins import hub_api, permission
 from knfleet.plugins.execcredential import (
     PluginError,
     PluginRequest,
@@ -236,5 +236,5 @@ def test_the_hub_may_be_another_context_than_the_current_one(tmp_path: Path) -> 
     (tmp_path / "config").write_text(json.dumps(config))
     environ = {"KUBECONFIG": str(tmp_path / "config")}
 
-    assert hub.find(environ).server == "https://one.example"
-    assert hub.find(environ | {hub.CONTEXT_VARIABLE: "two"}).server == "https://two.example"
+    assert hub_api.find(environ).server == "https://one.example"
+    assert hub_api.find(environ | {hub_api.CONTEXT_VARIABLE: "two"}).server == "https://two.example"

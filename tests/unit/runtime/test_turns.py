@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from knfleet.runtime.turns import StartLimit
+from knfleet.runtime.start_limit import StartLimit
 from testbed.waiting import until
 
 

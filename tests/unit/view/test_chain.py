@@ -23,13 +23,13 @@ from knfleet.api.knative.conditions import (
 )
 from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.change_set import FailureKind, MissingRight, ObjectFailure
 from knfleet.apply.refs import Ref
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
-from knfleet.operator.messages import failure_text
-from knfleet.operator.status_builder import StatusBuilder
+from knfleet.operator.status.messages import failure_text
+from knfleet.operator.status.status_builder import StatusBuilder
 from knfleet.view.chain import Chain, chain_of, opened
 from knfleet.view.fleet_reader import cluster_row
 from knfleet.view.workload_findings import pod_message
@@ -157,7 +157,7 @@ async def test_the_failing_link_is_opened_down_to_the_pod(fleet: Fleet) -> None:
         spoke.resources[resource.group, resource.version, resource.plural] = resource
         spoke.objects[resource] = {}
     chain = chain_of(install("s", TARGET, ELIGIBLE, APPLIED, WAITING, on="one"))
-    label = {marks.PART_OF: chain.members.partition("=")[2]}
+    label = {well_known.PART_OF: chain.members.partition("=")[2]}
     sick = spoke.put(DEPLOYMENTS, workload("activator", labels=label))
     healthy = workload("webhook", labels=label)
     healthy["status"] = {"updatedReplicas": 1, "availableReplicas": 1, "replicas": 1}

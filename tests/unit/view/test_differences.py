@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.view.differences import FieldChange, clean, differences
 
 VALUES = st.recursive(
@@ -67,8 +67,8 @@ def test_what_servers_and_we_ourselves_write_is_no_difference() -> None:
             "uid": "a",
             "creationTimestamp": "then",
             "managedFields": [{}, {}],
-            "labels": {"app": "web", marks.PART_OF: "applyset-x-v1"},
-            "annotations": {marks.APPLIED_HASH: "1234", "manifestival": "new"},
+            "labels": {"app": "web", well_known.PART_OF: "applyset-x-v1"},
+            "annotations": {well_known.APPLIED_HASH: "1234", "manifestival": "new"},
         },
         "status": {"replicas": 2},
     }

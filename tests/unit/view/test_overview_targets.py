@@ -12,7 +12,7 @@ from knfleet.clusters.access_errors import AccessError
 from knfleet.clusters.provider_file import ProviderFile, ProviderFileError
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.kinds import TARGET_UID
-from knfleet.plugins import hub as plugins
+from knfleet.plugins import hub_api as plugins
 from knfleet.view.target_access import (
     CONTEXT_VARIABLE,
     PROVIDER_FILE_VARIABLE,

@@ -11,7 +11,7 @@ from knfleet.api.meta import Object
 from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import Ref
 from knfleet.operator.kinds import PAUSED
-from knfleet.operator.messages import waiting_text
+from knfleet.operator.status.messages import waiting_text
 from knfleet.view.fleet_model import FleetView, InstallProgress
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from tests.support.overview_samples import THEN, condition, install, managed, profile

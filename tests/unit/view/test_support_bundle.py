@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.core import CONFIG_MAPS, CRDS, DEPLOYMENTS, EVENTS, LEASES, PODS, SECRETS
@@ -14,7 +15,6 @@ from knfleet.api.knative.conditions import READY
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.cli.knative.support_bundle import write
-from knfleet.hub.informers import CSRS
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.secret_text import GONE, clean
 from knfleet.view.redaction import redacted

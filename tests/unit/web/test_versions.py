@@ -7,7 +7,7 @@ from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
-from knfleet.web.pages.versions import known_in, matrix, next_steps, path
+from knfleet.web.pages.version_matrix import known_in, matrix, next_steps, path
 from tests.support import dashboards
 
 KNOWN = ["1.23.1", "1.23.0", "1.22.2", "1.21.5", "1.20.0"]

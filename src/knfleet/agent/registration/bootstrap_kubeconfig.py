@@ -13,7 +13,7 @@ from knfleet.agent.registration.identity import Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Key
 from knfleet.api.operator import BOOTSTRAP_SECRET
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.api.work.manifestwork import Executor, SubjectServiceAccount
-from knfleet.apply.manifest_parts import part
+from knfleet.api.work.manifestwork import SubjectServiceAccount, WorkExecutor
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, ApiError, Forbidden
 
@@ -61,7 +61,7 @@ class ExecutorCheck:
         self.allowed: OrderedDict[Review, float] = OrderedDict()
 
     async def check(
-        self, executor: Executor | None, resource: Resource, manifest: Object, *, owned: bool
+        self, executor: WorkExecutor | None, resource: Resource, manifest: Object, *, owned: bool
     ) -> None:
         """Raise NotAllowed, or KubeError, unless the executor may write an object."""
         if executor is None:

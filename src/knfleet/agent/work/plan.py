@@ -18,7 +18,7 @@ from knfleet.agent.work.status import APPLY_FAILED
 from knfleet.api.meta import Key, Resource
 from knfleet.api.work.appliedmanifestwork import AppliedResource
 from knfleet.api.work.manifestwork import ManifestResourceMeta, ManifestWorkSpec
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 Kinds = Mapping[tuple[str, str], Resource | str]
 """How kinds are addressed, by apiVersion and kind; a text says why one is not known."""

@@ -23,7 +23,7 @@ from knfleet.api.work.manifestwork import (
     ManifestWorkSpec,
     ManifestWorkStatus,
 )
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.verbs import Client

@@ -11,7 +11,7 @@ from knfleet.agent.work.source import Work
 from knfleet.api.meta import Object
 from knfleet.api.schema import DecodeError
 from knfleet.api.work.appliedmanifestwork import AppliedManifestWork
-from knfleet.api.work.manifestwork import Executor, ManifestWorkSpec
+from knfleet.api.work.manifestwork import ManifestWorkSpec, WorkExecutor
 from knfleet.runtime.controller import Result
 
 NEVER = float("inf")
@@ -29,7 +29,7 @@ class WorkState(Struct):
     entries: list[Entry] = []
     flaw: str = ""
     """Why the work cannot be read."""
-    executor: Executor | None = None
+    executor: WorkExecutor | None = None
     poked: bool = False
     """Whether something changed that manifests may have waited for."""
     swept: str = ""

@@ -27,7 +27,7 @@ from knfleet.api.work.manifestwork import (
     ServerSideApply,
     UpdateStrategy,
 )
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct
 
-from knfleet.api.cluster.clusterset import LabelSelector, Requirement
+from knfleet.api.cluster.clusterset import LabelRequirement, LabelSelector
 from knfleet.api.cluster.managedcluster import GROUP, TAINT_KEY, Effect
 from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Key, Resource
@@ -43,7 +43,8 @@ class ClaimSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """Selects clusters by their claims; an empty one selects all."""
 
     match_expressions: Annotated[
-        list[Requirement], doc("Requirements that the claims of a cluster must meet, all of them.")
+        list[LabelRequirement],
+        doc("Requirements on the claims of a cluster, all of which must hold."),
     ] = []
 
     def matches(self, claims: dict[str, str]) -> bool:
@@ -145,7 +146,7 @@ class PrioritizerPolicy(Struct, frozen=True, kw_only=True, rename="camel", omit_
     configurations: Annotated[list[PrioritizerConfig], doc("Prioritizers and their weights.")] = []
 
 
-class Toleration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ClusterToleration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Lets tainted clusters be selected."""
 
     key: Annotated[
@@ -253,7 +254,9 @@ class PlacementSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     spread_policy: Annotated[
         SpreadPolicy, doc("How selected clusters are distributed over topologies.")
     ] = SpreadPolicy()
-    tolerations: Annotated[list[Toleration], doc("Taints that selected clusters may have.")] = []
+    tolerations: Annotated[
+        list[ClusterToleration], doc("Taints that selected clusters may have.")
+    ] = []
     decision_strategy: Annotated[DecisionStrategy, doc("How decisions are grouped.")] = (
         DecisionStrategy()
     )

@@ -207,7 +207,7 @@ class ExecutorSubject(Struct, frozen=True, kw_only=True, rename="camel", omit_de
     ] = None
 
 
-class Executor(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class WorkExecutor(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Whose permissions limit the work."""
 
     subject: Annotated[ExecutorSubject, doc("The subject.")]
@@ -222,7 +222,7 @@ class ManifestWorkSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     ] = None
     manifest_configs: Annotated[list[ManifestConfig], doc("How single objects are handled.")] = []
     executor: Annotated[
-        Executor | None, doc("Whose permissions limit the work; the agent's own when absent.")
+        WorkExecutor | None, doc("Whose permissions limit the work; the agent's own when absent.")
     ] = None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from knfleet.api.core import CLUSTER_ROLES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.refusals import refusal
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import ApplySet
@@ -245,8 +245,8 @@ def blocks(step: RemovalWave, outcome: Outcome) -> bool:
 
 def unmarked(member: SetMember, **meta: Any) -> Object:
     """The patch that takes our marks off an object, and does more to its metadata."""
-    marked = {"annotations": {marks.APPLIED_HASH: None, marks.CREATED_BY: None}}
-    labels = {"labels": {marks.PART_OF: None}}
+    marked = {"annotations": {well_known.APPLIED_HASH: None, well_known.CREATED_BY: None}}
+    labels = {"labels": {well_known.PART_OF: None}}
     return {"metadata": {"uid": member.observed.uid, **labels, **marked, **meta}}
 
 
@@ -272,8 +272,8 @@ def still_there(manifest: Object) -> str:
 def other_set(observed: ObservedObject) -> str:
     """What to say of an object that is not ours to touch."""
     if not observed.part_of:
-        return f"it no longer carries the label {marks.PART_OF}, so it is left alone"
+        return f"it no longer carries the label {well_known.PART_OF}, so it is left alone"
     return (
-        f"it belongs to the set {observed.part_of} ({marks.PART_OF}); it is left alone."
+        f"it belongs to the set {observed.part_of} ({well_known.PART_OF}); it is left alone."
         " When that set is gone, remove the label"
     )

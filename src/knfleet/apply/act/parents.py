@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.applyset import ApplySet, Inventory, Parent, read_parent, write_parent
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, NotFound
@@ -47,7 +47,7 @@ class Parents:
             manifest = write_parent(self.applyset, wanted, parent.version)
             try:
                 written = await self.client.apply(
-                    self.applyset.parent, manifest, manager=marks.PARENT_MANAGER
+                    self.applyset.parent, manifest, manager=well_known.PARENT_MANAGER
                 )
             except (Conflict, NotFound):
                 # Somebody wrote or deleted it meanwhile; NotFound again means no namespace.

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.refusals import reason_of, refusal
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import Action, FailureKind, ObjectResult, Outcome
@@ -99,7 +99,7 @@ class Writer:
     async def apply(self, resource: Resource, manifest: Object) -> Object:
         """Apply an object; its metadata says all that is remembered."""
         return await self.client.apply(
-            resource, manifest, manager=marks.MANAGER, metadata_only=True
+            resource, manifest, manager=well_known.MANAGER, metadata_only=True
         )
 
     def done(self, step: ApplyStep, result: Object, action: Action) -> ObjectResult:
@@ -136,15 +136,15 @@ class Writer:
             "kind": manifest["kind"],
             "metadata": {
                 "name": meta["name"],
-                "labels": {marks.PART_OF: self.applyset.id},
-                "annotations": {marks.CREATED_BY: self.applyset.id},
+                "labels": {well_known.PART_OF: self.applyset.id},
+                "annotations": {well_known.CREATED_BY: self.applyset.id},
             },
         }
         try:
             await self.client.create(NAMESPACES, bare)
         except AlreadyExists:
             return manifest
-        return with_annotation(manifest, marks.CREATED_BY, self.applyset.id)
+        return with_annotation(manifest, well_known.CREATED_BY, self.applyset.id)
 
     async def recreate(self, desired: Desired) -> Object:
         """Replace an object that cannot be changed."""
@@ -172,7 +172,7 @@ def losers(before: ObservedObject | None, after: ObservedObject) -> tuple[str, .
     names = {
         str(entry.get("manager", ""))
         for entry in before.others
-        if entry.get("manager") not in {marks.MANAGER, marks.LEGACY_MANAGER}
+        if entry.get("manager") not in {well_known.MANAGER, well_known.LEGACY_MANAGER}
         and lost(set_of(entry), later.get(identity(entry), {}))
     }
     return tuple(sorted(names))

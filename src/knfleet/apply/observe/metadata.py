@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply import well_known
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.plan.field_sets import FieldSet, set_of
 from knfleet.apply.refs import Ref
 
@@ -39,7 +39,7 @@ class ObservedObject(Struct, frozen=True):
     def is_ours(self) -> bool:
         """Whether we have written it: labels and annotations may be copied, field managers not."""
         return any(
-            entry.get("manager") == marks.MANAGER and not entry.get("subresource")
+            entry.get("manager") == well_known.MANAGER and not entry.get("subresource")
             for entry in self.managed
         )
 
@@ -71,7 +71,7 @@ class ObservedObject(Struct, frozen=True):
 def is_own(entry: Object) -> bool:
     """Whether an entry of managedFields is what we applied."""
     return (
-        entry.get("manager") == marks.MANAGER
+        entry.get("manager") == well_known.MANAGER
         and entry.get("operation") == "Apply"
         and not entry.get("subresource")
     )
@@ -81,14 +81,14 @@ def observe(manifest: Object) -> ObservedObject:
     """What an object's metadata says."""
     meta = manifest["metadata"]
     annotations = part(meta, "annotations")
-    legacy = tuple(name for name in marks.LEGACY_ANNOTATIONS if name in annotations)
+    legacy = tuple(name for name in well_known.LEGACY_ANNOTATIONS if name in annotations)
     return ObservedObject(
         Ref.of(manifest),
         uid=meta.get("uid", ""),
         version=meta.get("resourceVersion", ""),
-        part_of=part(meta, "labels").get(marks.PART_OF, ""),
-        applied_hash=annotations.get(marks.APPLIED_HASH, ""),
-        created_by=annotations.get(marks.CREATED_BY, ""),
+        part_of=part(meta, "labels").get(well_known.PART_OF, ""),
+        applied_hash=annotations.get(well_known.APPLIED_HASH, ""),
+        created_by=annotations.get(well_known.CREATED_BY, ""),
         legacy=legacy,
         deleted_at=meta.get("deletionTimestamp") or "",
         finalizers=tuple(meta.get("finalizers") or ()),
@@ -108,8 +108,8 @@ def slim(manifest: Object) -> Object:
         if name in meta
     }
     labels, annotations = part(meta, "labels"), part(meta, "annotations")
-    small["labels"] = {name: labels[name] for name in (marks.PART_OF,) if name in labels}
-    kept = (marks.APPLIED_HASH, marks.CREATED_BY, *marks.LEGACY_ANNOTATIONS[:1])
+    small["labels"] = {name: labels[name] for name in (well_known.PART_OF,) if name in labels}
+    kept = (well_known.APPLIED_HASH, well_known.CREATED_BY, *well_known.LEGACY_ANNOTATIONS[:1])
     small["annotations"] = {name: annotations[name] for name in kept if name in annotations}
     if meta.get("finalizers"):
         small["finalizers"] = meta["finalizers"]

@@ -11,7 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.refs import GroupKind, Ref
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 FieldSet = dict[str, Any]
 

@@ -11,9 +11,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.desired import Desired, DesiredSet
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.metadata import ObservedObject
 from knfleet.apply.plan.field_sets import UnownedField, contains, set_of, uncovered
 from knfleet.apply.plan.takeover import is_inherited
@@ -170,7 +170,7 @@ def fitted(desired: Desired, observed: ObservedObject | None) -> Object:
         spec = {name: value for name, value in manifest["spec"].items() if name != "replicas"}
         manifest = {**manifest, "spec": spec}
     if desired.ref.group_kind == NAMESPACE and observed.created_by:
-        manifest = with_annotation(manifest, marks.CREATED_BY, observed.created_by)
+        manifest = with_annotation(manifest, well_known.CREATED_BY, observed.created_by)
     return manifest
 
 

@@ -6,8 +6,8 @@ the first apply drops what is no longer wanted, and keeps the rest as it is, pod
 """
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply import well_known
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.metadata import ObservedObject, is_own
 from knfleet.apply.plan.field_sets import FieldSet, set_of, union, without
 
@@ -17,7 +17,7 @@ ANNOTATIONS = ("f:metadata", "f:annotations")
 def is_legacy(entry: Object) -> bool:
     """Whether an entry of managedFields is the Go operator's."""
     return (
-        entry.get("manager") == marks.LEGACY_MANAGER
+        entry.get("manager") == well_known.LEGACY_MANAGER
         and entry.get("operation") == "Update"
         and not entry.get("subresource")
     )
@@ -25,7 +25,9 @@ def is_legacy(entry: Object) -> bool:
 
 def is_inherited(observed: ObservedObject) -> bool:
     """Whether the Go operator has written this object since we did."""
-    return marks.LEGACY_ANNOTATIONS[0] in observed.legacy or any(map(is_legacy, observed.managed))
+    return well_known.LEGACY_ANNOTATIONS[0] in observed.legacy or any(
+        map(is_legacy, observed.managed)
+    )
 
 
 def moved(managed: list[Object], api_version: str, now: str) -> list[Object]:
@@ -36,13 +38,13 @@ def moved(managed: list[Object], api_version: str, now: str) -> list[Object]:
         if is_own(entry) or is_legacy(entry):
             mine = union(mine, set_of(entry))
             version = entry.get("apiVersion", version)
-    for name in marks.LEGACY_ANNOTATIONS:
+    for name in well_known.LEGACY_ANNOTATIONS:
         mine = without(mine, (*ANNOTATIONS, f"f:{name}"))
     others = [entry for entry in managed if not is_own(entry) and not is_legacy(entry)]
     if not mine:
         return others
     own: Object = {
-        "manager": marks.MANAGER,
+        "manager": well_known.MANAGER,
         "operation": "Apply",
         "apiVersion": version,
         "time": now,
@@ -66,7 +68,7 @@ def takeover_patch(manifest: Object, now: str) -> list[Object]:
             "value": moved(items(meta, "managedFields"), manifest["apiVersion"], now),
         },
     ]
-    for name in marks.LEGACY_ANNOTATIONS:
+    for name in well_known.LEGACY_ANNOTATIONS:
         if name in annotations:
             escaped = name.replace("~", "~0").replace("/", "~1")
             steps.append({"op": "remove", "path": f"/metadata/annotations/{escaped}"})

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Key, Object
 from knfleet.apply.desired import Desired
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.refs import CRD, WEBHOOK_CONFIGURATIONS, GroupKind
 
 KNOWN = frozenset({GroupKind("networking.internal.knative.dev", "Certificate")})

@@ -13,7 +13,7 @@ from pathlib import Path
 import knfleet
 from knfleet.dev.binaries.locate import KUBERNETES
 from knfleet.dev.errors import DevError
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",

@@ -18,9 +18,9 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
+from knfleet.dev.dev_folder import locked, write_private
 from knfleet.dev.errors import DevError
-from knfleet.dev.folder import locked, write_private
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 
 KUBERNETES = "1.35.8"
 ETCD = "3.6.5"

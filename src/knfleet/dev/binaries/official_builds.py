@@ -16,7 +16,7 @@ import aiohttp
 
 from knfleet.dev.binaries.locate import ETCD, KUBERNETES
 from knfleet.dev.errors import DevError
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 
 KUBERNETES_SITE = "https://dl.k8s.io"
 ETCD_SITE = "https://github.com/etcd-io/etcd/releases/download"

@@ -16,7 +16,7 @@ from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.dev_status import DevClusterStatus, status
 from knfleet.dev.errors import DevError
 from knfleet.dev.manual_profiles import provider_file
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.release.errors import ReleaseError
 from knfleet.release.source.sources import GoModuleSource

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from knfleet.api.cluster.managedcluster import CLUSTERS, DELETE_NAMESPACE
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_parts import items
-from knfleet.dev.demo import steps
+from knfleet.apply.manifest_fields import items
+from knfleet.dev.demo import demo_steps
+from knfleet.dev.demo.demo_steps import DemoResource, install, limit, nothing_left, remove, together
 from knfleet.dev.demo.spokes_demo import home_on, inside, show_outage
-from knfleet.dev.demo.steps import DemoResource, install, limit, nothing_left, remove, together
 from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.errors import DevError
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 
@@ -27,7 +27,7 @@ PLACE = "open-cluster-management"
 """The namespace in which every cluster has a profile."""
 IMAGE = "knfleet"
 PLACES = {"cluster1": "spoke1", "cluster2": "spoke2"}
-COMPONENTS = {"cluster1": steps.SERVING, "cluster2": steps.EVENTING}
+COMPONENTS = {"cluster1": demo_steps.SERVING, "cluster2": demo_steps.EVENTING}
 
 
 async def show_fleet(
@@ -75,7 +75,7 @@ async def forget(hub: Client, cluster: Key) -> None:
         with contextlib.suppress(NotFound):
             while True:
                 await hub.get(CLUSTERS, cluster.name)
-                await asyncio.sleep(steps.POLL_SECONDS)
+                await asyncio.sleep(demo_steps.POLL_SECONDS)
 
 
 class Shell:

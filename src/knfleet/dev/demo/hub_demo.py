@@ -3,8 +3,7 @@
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Object
 from knfleet.dev.cluster_contents import contents
-from knfleet.dev.demo.operator_process import operator
-from knfleet.dev.demo.steps import (
+from knfleet.dev.demo.demo_steps import (
     EVENTING,
     SERVING,
     install,
@@ -13,8 +12,9 @@ from knfleet.dev.demo.steps import (
     served,
     together,
 )
+from knfleet.dev.demo.operator_process import operator
 from knfleet.dev.dev_clusters import DevClusters
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 
 BOTH = (SERVING, EVENTING)

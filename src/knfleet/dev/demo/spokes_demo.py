@@ -14,10 +14,8 @@ from knfleet.api.meta import Key, Object
 from knfleet.dev import processes
 from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.dev.control_plane import API_SERVER
-from knfleet.dev.demo import steps
-from knfleet.dev.demo.hub_demo import namespace
-from knfleet.dev.demo.operator_process import operator
-from knfleet.dev.demo.steps import (
+from knfleet.dev.demo import demo_steps
+from knfleet.dev.demo.demo_steps import (
     DemoResource,
     condition,
     install,
@@ -27,9 +25,11 @@ from knfleet.dev.demo.steps import (
     together,
     wait_for,
 )
+from knfleet.dev.demo.hub_demo import namespace
+from knfleet.dev.demo.operator_process import operator
 from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.manual_profiles import provider_file, register
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 
 VERSION = "1.23"
@@ -47,8 +47,8 @@ async def show_spokes(
     ):
         await served(hub)
         wanted = [
-            await prepare(ground, hub, steps.SERVING, "spoke1"),
-            await prepare(ground, hub, steps.EVENTING, "spoke2"),
+            await prepare(ground, hub, demo_steps.SERVING, "spoke1"),
+            await prepare(ground, hub, demo_steps.EVENTING, "spoke2"),
         ]
         progress.report(
             "hub: spoke1 and spoke2 are registered as ClusterProfiles with secretreader"

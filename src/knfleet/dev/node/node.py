@@ -19,7 +19,7 @@ from knfleet.dev.node.node_object import NodeObject
 from knfleet.dev.node.pods.pod_manifests import annotations_of, uid_of
 from knfleet.dev.node.pods.pods import Pods
 from knfleet.dev.node.pods.process_pod import PodHost
-from knfleet.dev.node.services import Kubelet, Network, NoEndpoint, PodPort
+from knfleet.dev.node.service_network import Kubelet, Network, NoEndpoint, PodPort
 from knfleet.dev.node.serving_certificates import ServingCertificates
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client, ClientOptions

@@ -8,11 +8,13 @@ agents and of accounts that may ask to join.
 
 from msgspec.structs import replace
 
+from knfleet.api.certificate_requests import CERTIFICATES_GROUP, SIGNER
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, GROUP, GROUP_PREFIX
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS
+from knfleet.api.rbac_rules import RBAC_GROUP
 from knfleet.hub.admission.policies import AdmissionPolicy, PolicyCheck, is_bootstrap
-from knfleet.hub.rights import CERTIFICATES, RBAC_GROUP, SIGNER, TOKENS_ROLE
+from knfleet.hub.profiles.rights import TOKENS_ROLE
 
 TOKEN_BINDING = AdmissionPolicy(
     name="knfleet-profile-tokens",
@@ -66,7 +68,7 @@ def no_other_identity(by_hub: Conditions) -> tuple[AdmissionPolicy, ...]:
     return (
         AdmissionPolicy(
             name="knfleet-hub-requests",
-            group=CERTIFICATES,
+            group=CERTIFICATES_GROUP,
             resources=("certificatesigningrequests",),
             operations=("CREATE",),
             only_if=by_hub,
@@ -91,7 +93,7 @@ def approval(by_hub: Conditions) -> tuple[AdmissionPolicy, ...]:
     """Which requests the hub may approve: of one signer, of a cluster, of those who may ask."""
     approving = AdmissionPolicy(
         name="knfleet-hub-approval",
-        group=CERTIFICATES,
+        group=CERTIFICATES_GROUP,
         resources=("certificatesigningrequests/approval",),
         operations=("UPDATE",),
         only_if=by_hub,

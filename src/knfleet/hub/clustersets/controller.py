@@ -1,6 +1,6 @@
 """Sets of clusters and their bindings: the two built-in sets, and what all of them say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from knfleet.api.cluster.clusterset import (
     AUTO_UPDATE,
@@ -16,7 +16,9 @@ from knfleet.api.cluster.clusterset import (
 from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.api.schema import decode
-from knfleet.hub.context import HubContext, plain
+from knfleet.hub.clustersets.rights import RULES
+from knfleet.hub.context import HubContext, cluster_request, plain
+from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.informers import labels_of
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, NotFound
@@ -62,9 +64,14 @@ class ClusterSetController:
         self.context = context
         self.client = context.client
 
-    def built_in(self) -> Iterable[Request]:
-        """The sets that must be there whatever happens."""
-        yield from (Request(HUB, Key("", name)) for name in BUILT_IN)
+    def watches(self) -> Sequence[Watch]:
+        """Sets, their bindings, and the clusters that sets count."""
+        informers = self.context.informers
+        return [
+            Watch(informers.sets.on_change, self.by_set),
+            Watch(informers.bindings.on_change, self.by_binding),
+            Watch(informers.clusters.on_change, self.by_cluster),
+        ]
 
     def by_set(self, change: StoreChange) -> Iterable[Request]:
         """A set changed, and with it perhaps its bindings."""
@@ -170,3 +177,11 @@ def is_as_built(name: str, manifest: Object) -> bool:
     selector = decode(manifest, ManagedClusterSet).spec.cluster_selector
     wanted = decode({"metadata": {"name": name}, "spec": BUILT_IN[name]}, ManagedClusterSet)
     return selector == wanted.spec.cluster_selector
+
+
+CONTROLLER = HubController(
+    "managedclusterset",
+    ClusterSetController,
+    RULES,
+    initial=tuple(cluster_request(name) for name in BUILT_IN),
+)

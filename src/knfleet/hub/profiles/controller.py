@@ -1,6 +1,6 @@
 """The controller of profiles: one for each accepted cluster wherever a set of its is bound."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from knfleet.api.inventory import PROFILES, ProfileStatus
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.hub.context import HubContext, remove
+from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.informers import is_in, labels_of
 from knfleet.hub.profiles import cluster_profile
 from knfleet.hub.profiles.cluster_profile import (
@@ -21,6 +22,7 @@ from knfleet.hub.profiles.cluster_profile import (
     is_ours,
 )
 from knfleet.hub.profiles.profile_namespaces import NotOurs, ProfileNamespaces
+from knfleet.hub.profiles.rights import RULES
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, Forbidden, Invalid
@@ -39,11 +41,23 @@ class WrittenProfile(Struct, frozen=True):
 class ClusterProfileController:
     """Reconciles the profile of one cluster in one namespace; the key has both names."""
 
-    def __init__(self, context: HubContext, places: ProfileNamespaces) -> None:
+    def __init__(self, context: HubContext) -> None:
         self.context = context
         self.client = context.client
-        self.namespaces = places
+        self.namespaces = ProfileNamespaces(context.client, context.lifetime)
         self.written: dict[Key, WrittenProfile] = {}
+
+    def watches(self) -> Sequence[Watch]:
+        """Clusters, sets and bindings, what agents hand over, and what is published."""
+        informers = self.context.informers
+        return [
+            Watch(informers.clusters.on_change, self.by_cluster),
+            Watch(informers.access.on_change, self.by_access),
+            Watch(informers.bindings.on_change, self.by_binding),
+            Watch(informers.sets.on_change, self.by_set),
+            Watch(informers.profiles.on_change, self.by_profile),
+            Watch(self.namespaces.on_change, self.by_secret),
+        ]
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: its profiles, wherever they are or should be."""
@@ -190,3 +204,6 @@ def is_published(cluster: ManagedCluster, sets: Iterable[ManagedClusterSet]) -> 
         and not cluster.metadata.deleting
         and is_in(cluster.metadata.labels, sets)
     )
+
+
+CONTROLLER = HubController("clusterprofile", ClusterProfileController, RULES)

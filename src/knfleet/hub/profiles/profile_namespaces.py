@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from knfleet.api.core import ROLE_BINDINGS, SECRETS
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.rbac_rules import RBAC_GROUP
 from knfleet.hub.context import remove
 from knfleet.hub.informers import labels_of
 from knfleet.hub.profiles.cluster_profile import TOKEN_LABEL, digest
-from knfleet.hub.rights import RBAC_GROUP, TOKENS_ROLE
+from knfleet.hub.profiles.rights import TOKENS_ROLE
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound

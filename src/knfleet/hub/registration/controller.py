@@ -3,7 +3,7 @@
 finalizers, default set, taints → rights or their loss → conditions → when to look again
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from knfleet.api.cluster.clusterset import DEFAULT_SET, ManagedClusterSet
@@ -22,6 +22,7 @@ from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.hub.context import HubContext, cluster_request, patch_cluster, plain
+from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.registration.acceptance import RESYNC_SECONDS, Acceptance
 from knfleet.hub.registration.deletion import ClusterDeletion
 from knfleet.hub.registration.lease import (
@@ -32,6 +33,7 @@ from knfleet.hub.registration.lease import (
     seconds_until_expired,
     taints,
 )
+from knfleet.hub.registration.rights import RULES
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import ApiError, Conflict
 from knfleet.runtime.controller import Result
@@ -47,6 +49,17 @@ class ManagedClusterController:
         self.context = context
         self.registration = Acceptance(context)
         self.deletion = ClusterDeletion(context, self.registration)
+
+    def watches(self) -> Sequence[Watch]:
+        """Clusters, what is in their namespaces, their sets, and the configuration of the hub."""
+        informers = self.context.informers
+        return [
+            Watch(informers.clusters.on_change, self.by_cluster),
+            Watch(informers.leases.on_change, self.by_namespace),
+            Watch(informers.access.on_change, self.by_namespace),
+            Watch(informers.sets.on_change, self.by_set),
+            Watch(informers.managers.on_change, self.by_manager),
+        ]
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed."""
@@ -241,3 +254,6 @@ def member_namespaces(
         known.get((owner, name)) or MemberNamespace(name=name, cluster_set=owner)
         for owner, name in wanted
     ]
+
+
+CONTROLLER = HubController("managedcluster", ManagedClusterController, RULES)

@@ -28,6 +28,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.hub.context import HubContext, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Acceptance
+from knfleet.hub.registration.drivers.registry import DRIVERS
 from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import Conflict, NotFound
@@ -115,6 +116,8 @@ class ClusterDeletion:
             await self.clear(cluster, remaining, cleans_up=CLEANUP_FINALIZER in finalizers)
             return Result.after(AGAIN_SECONDS)
         await self.registration.revoke(cluster.name)
+        for driver in DRIVERS:
+            await driver.clean_up(self.context, cluster.name)
         if cluster.metadata.annotations.get(DELETE_NAMESPACE) == "true":
             await self.delete_namespace(cluster)
         ours = (API_FINALIZER, CLEANUP_FINALIZER)

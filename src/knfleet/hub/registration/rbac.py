@@ -16,6 +16,7 @@ from knfleet.api.cluster.managedcluster import (
     cluster_groups,
 )
 from knfleet.api.meta import Key, Object
+from knfleet.api.rbac_rules import RBAC_GROUP, READ, rule
 from knfleet.api.work.manifestwork import WORK_FINALIZER
 from knfleet.runtime.leader.lease_rules import microtime
 
@@ -30,17 +31,6 @@ OLD_SHARED_ROLES = (f"{ROLE}:registration", f"{ROLE}:work")
 ACCESS_SECRET = "knfleet-spoke-access"  # noqa: S105  a name
 """The Secret in a cluster's namespace in which its agent hands over access to the cluster."""
 ACCESS_LABEL = "knfleet.dev/spoke-access"
-
-READ = ["get", "list", "watch"]
-
-
-def rule(
-    group: str, resources: list[str], verbs: list[str], names: list[str] | None = None
-) -> Object:
-    """A rule of a role."""
-    written: Object = {"apiGroups": [group], "resources": resources, "verbs": verbs}
-    return {**written, "resourceNames": names} if names else written
-
 
 REGISTRATION_RULES = [
     rule("coordination.k8s.io", ["leases"], READ),
@@ -108,7 +98,7 @@ def created_for(namespace: Object) -> str:
 def cluster_role(cluster: str, *, accepted: bool) -> Object:
     """A cluster's own ClusterRole."""
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": f"{RBAC_GROUP}/v1",
         "kind": "ClusterRole",
         "metadata": labelled(cluster, Key("", role_name(cluster))),
         "rules": cluster_rules(cluster, accepted=accepted),
@@ -124,7 +114,7 @@ def shared_roles() -> list[Object]:
     """The roles that all clusters share."""
     return [
         {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "apiVersion": f"{RBAC_GROUP}/v1",
             "kind": "ClusterRole",
             "metadata": {"name": name, "labels": {CLUSTER_NAME_LABEL: ""}},
             "rules": rules,
@@ -154,16 +144,16 @@ def role_bindings(cluster: str) -> list[Object]:
 def binding(kind: str, cluster: str, key: Key, role: str) -> Object:
     """A binding of a ClusterRole to a cluster's agents."""
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": f"{RBAC_GROUP}/v1",
         "kind": kind,
         "metadata": labelled(cluster, key),
         "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
+            "apiGroup": RBAC_GROUP,
             "kind": "ClusterRole",
             "name": role,
         },
         "subjects": [
-            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
+            {"apiGroup": RBAC_GROUP, "kind": "Group", "name": group}
             for group in cluster_groups(cluster)
         ],
     }

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.desired import OwnerReferences
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.clusters.access_errors import REMOTE_CLIENT_CREATION_FAILED, AccessError
 from knfleet.clusters.anchor import Anchors, AnchorSpec
 from knfleet.clusters.cluster import LiveCluster

@@ -21,7 +21,7 @@ from knfleet.clusters.pool import ClusterPool
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.operator.installation import DEADLINES
 from knfleet.operator.kinds import TARGET_UID, annotations_of, is_deleting, profile_of
-from knfleet.operator.messages import left_text
+from knfleet.operator.status.messages import left_text
 from knfleet.operator.targets.spoke_targets import UNKNOWN
 from knfleet.operator.uninstall.finalizer import uninstall_set
 from knfleet.operator.uninstall.tombstones import SELECTOR, Tombstone, Tombstones, read

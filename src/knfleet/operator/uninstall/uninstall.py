@@ -15,7 +15,6 @@ from knfleet.apply.change_set import ChangeSet
 from knfleet.clusters.access_errors import CLUSTER_PROFILE_NOT_FOUND, CLUSTER_PROFILE_NOT_READY
 from knfleet.clusters.anchor import AnchorError, Anchors, OtherHub
 from knfleet.kube.errors import KubeError, NetworkError
-from knfleet.operator import messages
 from knfleet.operator.installation import Installation
 from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
 from knfleet.operator.installation_registry import InstallationRegistry
@@ -29,8 +28,9 @@ from knfleet.operator.kinds import (
     profile_of,
     was_installed,
 )
-from knfleet.operator.status_builder import StatusBuilder
-from knfleet.operator.status_writer import StatusWriter
+from knfleet.operator.status import messages
+from knfleet.operator.status.status_builder import StatusBuilder
+from knfleet.operator.status.status_writer import StatusWriter
 from knfleet.operator.targets.targets import TargetError, Targets
 from knfleet.operator.uninstall.finalizer import (
     Finalizers,

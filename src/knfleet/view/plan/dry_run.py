@@ -11,11 +11,11 @@ from contextlib import suppress
 from msgspec import Struct
 
 from knfleet.api.meta import Object
-from knfleet.apply import marks
+from knfleet.apply import well_known
 from knfleet.apply.act.refusals import reason_of, refusal
 from knfleet.apply.change_set import FailureKind, ObjectFailure
 from knfleet.apply.desired import crd_of
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.plan.steps import ApplyStep, StepAction
 from knfleet.apply.refs import CRD, JOB, NAMESPACE, SERVICE, Ref
 from knfleet.kube.client.verbs import Client
@@ -101,7 +101,7 @@ async def one(client: Client, step: ApplyStep, coming: PlannedObjects) -> DryRun
 async def applied(client: Client, step: ApplyStep) -> Object:
     """An object as the server would make it of ours."""
     resource, manifest = step.desired.resource, step.manifest
-    return await client.apply(resource, manifest, manager=marks.MANAGER, dry_run=True)
+    return await client.apply(resource, manifest, manager=well_known.MANAGER, dry_run=True)
 
 
 async def adopted(client: Client, step: ApplyStep) -> Object:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.plan.field_sets import FieldSet, set_of, union
 from knfleet.apply.plan.takeover import is_legacy
 from knfleet.kube import yaml

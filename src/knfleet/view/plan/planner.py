@@ -16,7 +16,7 @@ from knfleet.api.schema import DecodeError
 from knfleet.apply.act.delete import other_set
 from knfleet.apply.act.refusals import reason_of
 from knfleet.apply.change_set import FailureKind, ObjectFailure
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.metadata import ObservedObject
 from knfleet.apply.plan.prune import PrunePlan
 from knfleet.apply.plan.steps import ApplyStep, StepAction
@@ -28,7 +28,7 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.operator.desired_objects import Renderer
 from knfleet.operator.kinds import PAUSED, is_deleting, is_paused, profile_of, uid_of
-from knfleet.operator.messages import denials_text, losses_text
+from knfleet.operator.status.messages import denials_text, losses_text
 from knfleet.operator.targets.target_claims import holder, same
 from knfleet.release.errors import NotEligible, ReleaseError
 from knfleet.release.version import parse

@@ -17,7 +17,7 @@ from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import ObjectFailure, Outcome
 from knfleet.apply.desired import NO_OWNERS, DesiredSet, OwnerReferences
 from knfleet.apply.engine import Engine
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.metadata import ObservedObject
 from knfleet.apply.plan.prune import PrunePlan, SetMember, losses, prune
 from knfleet.apply.plan.steps import ApplyPlan

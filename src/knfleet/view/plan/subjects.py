@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from knfleet.api.meta import Key, Object
 from knfleet.apply.act.refusals import reason_of
 from knfleet.apply.change_set import FailureKind
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.operator.kinds import KnativeKind

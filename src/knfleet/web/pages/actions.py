@@ -11,13 +11,13 @@ from msgspec import Struct
 from knfleet.api.core import EVENTS
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, KubeError
 from knfleet.operator.kinds import PAUSED, TRIGGER
 from knfleet.runtime.events.series import EventLog, EventRecord, EventSeries, Regarding, event_name
 from knfleet.runtime.logs import log
-from knfleet.web.pages.versions import next_steps
+from knfleet.web.pages.version_matrix import next_steps
 
 COMPONENT = "knfleet-web"
 REASONS = {

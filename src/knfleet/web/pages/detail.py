@@ -24,7 +24,7 @@ from knfleet.view.fleet_model import ClusterRow, FleetView
 from knfleet.view.target_access import target_of
 from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages.history import happenings
-from knfleet.web.pages.versions import Known, known_in, next_steps
+from knfleet.web.pages.version_matrix import Known, known_in, next_steps
 from knfleet.web.pages.views import InstallDetail
 from knfleet.web.server.authorization import may
 from knfleet.web.server.sessions import WebSession

@@ -13,7 +13,7 @@ from knfleet.web.pages.history import HistoryEntry
 from knfleet.web.pages.page import WebPage
 from knfleet.web.pages.routes import Route, finds
 from knfleet.web.pages.templates import block, cluster_tile, install_id, install_line, tile_id
-from knfleet.web.pages.versions import KINDS, Known, VersionRow, matrix
+from knfleet.web.pages.version_matrix import KINDS, Known, VersionRow, matrix
 
 ROWS = 100
 """So many installations on one page; broken ones come first."""

@@ -6,7 +6,7 @@ import pytest
 
 from knfleet.api.meta import Key, Object
 from knfleet.dev.node.containers.own_images import is_real, repository_name
-from knfleet.dev.node.services import Kubelet, Network, NoEndpoint, PodPort
+from knfleet.dev.node.service_network import Kubelet, Network, NoEndpoint, PodPort
 
 READY = {"type": "Ready", "status": "True"}
 

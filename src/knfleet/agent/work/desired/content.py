@@ -12,7 +12,7 @@ import msgspec
 
 from knfleet.agent.work.desired.manifests import SERVER_METADATA
 from knfleet.api.meta import Object
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 
 WORK_LABEL = "knfleet.dev/applied-by"
 WORK_LABEL_VALUE = "work-agent"

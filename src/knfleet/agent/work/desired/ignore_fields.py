@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from knfleet.api.meta import Object
 from knfleet.api.work.manifestwork import CONFIG_SPEC_HASH, IgnoreField
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.expressions import jsonpath
 from knfleet.expressions.jsonpath import JsonPathError
 

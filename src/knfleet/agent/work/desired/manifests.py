@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object, Resource, api_group
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS, AppliedResource
-from knfleet.apply.manifest_parts import part
+from knfleet.apply.manifest_fields import part
 
 LAST = 7
 """Rank of kinds that are not listed: custom resources."""

@@ -19,7 +19,7 @@ from knfleet.agent.work.observed.condition_rules import RuleResult, environment,
 from knfleet.agent.work.observed.feedback import Feedback, FeedbackOptions, read_feedback
 from knfleet.agent.work.own_writes import is_newer
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound

@@ -32,9 +32,9 @@ from knfleet.dev.node.pods.pod_manifests import (
     uid_of,
 )
 from knfleet.dev.node.pods.pod_owners import BY_OWNER, PodOwners, owner_uid
+from knfleet.dev.node.pods.pod_references import References
 from knfleet.dev.node.pods.pod_status import PodReport, differs, pod_status
 from knfleet.dev.node.pods.process_pod import PodHost, ProcessPod
-from knfleet.dev.node.pods.references import References
 from knfleet.dev.node.pods.simulated_pod import broken, completed, seconds_left, simulate
 from knfleet.dev.node.pods.tokens import PodTokens
 from knfleet.dev.node.work_queue import KeyQueue

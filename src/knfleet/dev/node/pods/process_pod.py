@@ -43,8 +43,8 @@ from knfleet.dev.node.pods.pod_manifests import (
     restart_policy,
     rows,
 )
+from knfleet.dev.node.pods.pod_references import NamespaceStore
 from knfleet.dev.node.pods.pod_status import PodReport, waiting
-from knfleet.dev.node.pods.references import NamespaceStore
 from knfleet.dev.node.pods.simulated_pod import container_status
 from knfleet.dev.node.pods.tokens import PodTokens
 from knfleet.dev.node.pods.volumes import UnsupportedVolume, VolumeSources, contents, publish

@@ -1,9 +1,10 @@
 """The controller of certificate requests: approves what may be approved, leaves the rest alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from knfleet.api.certificate_requests import CERTIFICATES_GROUP, CSRS, SIGNER
 from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     ALLOW_REREGISTRATION,
@@ -16,9 +17,10 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.core import LEASES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.api.rbac_rules import READ, rule
 from knfleet.api.texts import bounded
 from knfleet.hub.context import HubContext, patch_cluster
-from knfleet.hub.informers import CSRS
+from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.registration.drivers import csr_rules
 from knfleet.hub.registration.drivers.csr_rules import (
     ApprovalDecision,
@@ -26,6 +28,7 @@ from knfleet.hub.registration.drivers.csr_rules import (
     decide,
     examine,
 )
+from knfleet.hub.registration.drivers.driver import HubRegistrationDriver
 from knfleet.hub.registration.lease import is_alive
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.client.verbs import Client
@@ -39,6 +42,12 @@ REVIEWS = Resource(
     "SubjectAccessReview",
     "subjectaccessreviews",
     namespaced=False,
+)
+RULES = (
+    rule(CERTIFICATES_GROUP, [CSRS.plural], ["create", *READ]),
+    rule(CERTIFICATES_GROUP, [f"{CSRS.plural}/approval"], ["update", "patch"]),
+    rule(CERTIFICATES_GROUP, ["signers"], ["approve"], [SIGNER]),
+    rule(REVIEWS.group, [REVIEWS.plural], ["create"]),
 )
 AGAIN_SECONDS = 60.0
 """How often to look at requests that wait: the agent that holds their place may be gone."""
@@ -99,6 +108,15 @@ class CSRApprovalController:
         self.context = context
         self.client = context.client
         self.logged: set[str] = set()
+
+    def watches(self) -> Sequence[Watch]:
+        """Requests, the clusters that they are for, and the configuration of the hub."""
+        informers = self.context.informers
+        return [
+            Watch(informers.requests.on_change, self.by_request),
+            Watch(informers.clusters.on_change, self.by_cluster),
+            Watch(informers.managers.on_change, self.by_manager),
+        ]
 
     def by_request(self, change: StoreChange) -> Iterable[Request]:
         """A request changed."""
@@ -228,3 +246,7 @@ class CSRApprovalController:
         if name not in self.logged:
             self.logged.add(name)
             log.info("certificate request left pending", request=name, reason=reason)
+
+
+CONTROLLER = HubController("certificaterequest", CSRApprovalController, RULES)
+DRIVER = HubRegistrationDriver("csr", CONTROLLER)

@@ -14,6 +14,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
+from knfleet.api.certificate_requests import SIGNER
+from knfleet.api.certificate_requests import USAGES as AGENT_USAGES
 from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     ALL_AGENTS,
@@ -26,13 +28,12 @@ from knfleet.api.cluster.managedcluster import (
     cluster_groups,
 )
 from knfleet.api.meta import Object
-from knfleet.hub.rights import SIGNER
 
 BLOCK = re.compile(
     rb"\A\s*-----BEGIN CERTIFICATE REQUEST-----[^-]+-----END CERTIFICATE REQUEST-----\s*\Z"
 )
 SUBJECT = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
-USAGES = {"digital signature", "key encipherment", "client auth"}
+USAGES = frozenset(AGENT_USAGES)
 
 RENEWED = "AutoApprovedByHubCSRApprovingController"
 NAME_TAKEN = "ClusterNameTaken"

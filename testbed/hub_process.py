@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from knfleet.api.operator import OPERATOR_NAMESPACE
+from knfleet.dev.dev_folder import write_private
 from knfleet.kube.auth.credentials import StaticCredential
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.yaml import dump_all
 from testbed.operators import Operator
-from tests.support.fleets import write
 
 
 class HubProcess(Operator):
@@ -35,5 +35,5 @@ def kubeconfig(folder: Path, connection: Connection) -> Path:
         ],
     }
     path = folder / "hub.kubeconfig"
-    write(path, dump_all([config]))
+    write_private(path, dump_all([config]))
     return path

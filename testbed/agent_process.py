@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from msgspec import Struct
 
-from knfleet.agent.registration.drivers.csr import REQUESTS
 from knfleet.agent.registration.identity import HubCredentials
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
@@ -26,13 +26,20 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import find
 from knfleet.api.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import AGENT_NAMESPACE, BOOTSTRAP_ACCOUNT, HUB_SECRET, OPERATOR_NAMESPACE
+from knfleet.api.operator import (
+    AGENT_NAMESPACE,
+    BOOTSTRAP_ACCOUNT,
+    BOOTSTRAP_SECRET,
+    HUB_SECRET,
+    OPERATOR_NAMESPACE,
+)
 from knfleet.api.schema import decode
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import pki
 from knfleet.hub.registration.drivers.csr import approve
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
 from knfleet.install.agent_manifests import AgentInstall, access_objects
+from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
 from testbed.clusters import Lent
@@ -128,6 +135,12 @@ def kubeconfig(endpoint: Endpoint, token: str) -> bytes:
             "contexts": [{"name": "bootstrap", "context": {"cluster": "hub", "user": "bootstrap"}}],
         }
     )
+
+
+def bootstrap_secret(config: bytes) -> Object:
+    """The Secret that tells an agent of its hub."""
+    made = named("v1", "Secret", BOOTSTRAP_SECRET, AGENT_NAMESPACE)
+    return {**made, "data": {"kubeconfig": base64.b64encode(config).decode()}}
 
 
 async def bootstrap_token(hub: Client) -> str:
@@ -227,7 +240,7 @@ class Scene(Struct):
 
     async def pending(self, name: str = "c1") -> list[Object]:
         """Requests of a cluster that nobody answered."""
-        found = await self.hub.list(REQUESTS, labels=f"{CLUSTER_NAME_LABEL}={name}")
+        found = await self.hub.list(CSRS, labels=f"{CLUSTER_NAME_LABEL}={name}")
         return [each for each in found.items if not items(each, "status", "conditions")]
 
     async def accept(self, name: str = "c1") -> Object:

@@ -25,7 +25,7 @@ from knfleet.runtime.logs import log
 from knfleet.runtime.manager import Manager
 from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages.detail import DetailSources
-from knfleet.web.pages.versions import Known
+from knfleet.web.pages.version_matrix import Known
 from knfleet.web.server.authorization import KINDS, MOST_NAMESPACES, may
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings

@@ -12,10 +12,10 @@ from msgspec import Struct
 from knfleet.api.knative.conditions import READY
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.apply.manifest_parts import items, part
+from knfleet.apply.manifest_fields import items, part
 from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.dev.errors import DevError
-from knfleet.dev.progress import ProgressReporter
+from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 

@@ -1,0 +1,1 @@
+"""The ClusterManager: the configuration of the hub, and its status."""

@@ -1,0 +1,5 @@
+"""The registration drivers of this hub; another one is a module beside these, and a line here."""
+
+from knfleet.hub.registration.drivers import csr
+
+DRIVERS = (csr.DRIVER,)

@@ -1,0 +1,1 @@
+"""The status and the Events of a custom resource: what they contain, and who writes them."""
