@@ -18,6 +18,7 @@ from knfleet.runtime.http.liveness import LivenessServer
 from knfleet.runtime.manager import Manager
 
 FEW_AT_ONCE = ClientOptions(concurrency=6, user_agent="knfleet-agent")
+FOR_WORKS = ClientOptions(concurrency=18, user_agent="knfleet-agent")
 SPOKE, HOME = ClusterName("spoke"), ClusterName("management")
 
 
@@ -38,7 +39,7 @@ async def build(
     manager: Manager, *, environment: AgentEnvironment, settings: AgentSettings
 ) -> None:
     """Fill a manager with everything that the agent is."""
-    spoke = Client(replace(environment.spoke, cluster=SPOKE), FEW_AT_ONCE)
+    spoke = Client(replace(environment.spoke, cluster=SPOKE), FOR_WORKS)
     home = Client(replace(environment.home, cluster=HOME), FEW_AT_ONCE)
     for client in (spoke, home):
         manager.close_last(client.close)

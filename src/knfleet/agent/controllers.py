@@ -16,6 +16,7 @@ from knfleet.agent.registration import renewal
 from knfleet.agent.status import heartbeat, managed_namespaces, reporter
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING, HubConnectionStatus
+from knfleet.agent.work import session_works
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
@@ -30,6 +31,7 @@ CONTROLLERS = (
     access_token.CONTROLLER,
     renewal.CONTROLLER,
     managed_namespaces.CONTROLLER,
+    session_works.CONTROLLER,
 )
 
 POLL_SECONDS = (0.25, 5.0)

@@ -19,7 +19,7 @@ from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.runtime.events.recorder import Events
 
-FEW_AT_ONCE = ClientOptions(concurrency=6, user_agent="knfleet-agent")
+FEW_AT_ONCE = ClientOptions(concurrency=12, user_agent="knfleet-agent")
 
 
 class CertificateHolder:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.agent.registration.cluster_registration import RegistrationRequest
 from knfleet.agent.status.cluster_status import ClaimFilter
+from knfleet.agent.work.work_settings import WorkSettings
 from knfleet.api.meta import Object
 from knfleet.api.operator import AGENT_NAMESPACE
 from knfleet.kube.endpoint import Endpoint
@@ -43,6 +44,8 @@ class AgentSettings(Struct, frozen=True):
     access_account: str = ""
     """The ServiceAccount whose token the hub gets, as namespace/name; empty: in our namespace."""
     token_seconds: int = TOKEN_SECONDS
+    works: WorkSettings = WorkSettings()
+    """How ManifestWorks are handled."""
     klusterlet: str = ""
     """The Klusterlet whose status tells how the agent is; none when empty."""
 

@@ -52,6 +52,10 @@ CLAIM_GATE = "ClusterClaim"
 PROPERTY_GATE = "ClusterProperty"
 COMPLETED_WORKS_GATE = "CleanUpCompletedManifestWork"
 NIL_EXECUTOR_GATE = "NilExecutorValidating"
+RAW_FEEDBACK_GATE = "RawFeedbackJsonString"
+EXECUTOR_CACHE_GATE = "ExecutorValidatingCaches"
+WORK_GATES = frozenset({RAW_FEEDBACK_GATE, EXECUTOR_CACHE_GATE})
+"""Features of an agent that concern works."""
 
 AuthType = Literal["csr", "awsirsa", "grpc"]
 
@@ -269,6 +273,34 @@ class AgentRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_
     ] = None
 
 
+class AgentWork(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How works are applied."""
+
+    feature_gates: Annotated[list[FeatureGate], doc("Features of works.")] = []
+    status_sync_interval: Annotated[
+        str, doc("How often objects are read that are too many to be watched by name.")
+    ] = ""
+    applied_manifest_work_eviction_grace_period: Annotated[
+        str,
+        doc(
+            "How long objects stay whose work is gone from the hub, as 60m.",
+            pattern="^([0-9]+(s|m|h))+$|^$",
+        ),
+    ] = field(default="", name="appliedManifestWorkEvictionGracePeriod")
+    kube_api_qps: Annotated[Count, doc("Accepted, and without effect.")] = field(
+        default=50, name="kubeAPIQPS"
+    )
+    kube_api_burst: Annotated[Count, doc("Accepted, and without effect.")] = field(
+        default=100, name="kubeAPIBurst"
+    )
+    hub_kube_api_qps: Annotated[Count, doc("Accepted, and without effect.")] = field(
+        default=50, name="hubKubeAPIQPS"
+    )
+    hub_kube_api_burst: Annotated[Count, doc("Accepted, and without effect.")] = field(
+        default=100, name="hubKubeAPIBurst"
+    )
+
+
 class HostAlias(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A name for the hub's address."""
 
@@ -310,7 +342,7 @@ class KlusterletSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     image_pull_spec: Annotated[str, doc("Image of the agent.")] = ""
     registration_image_pull_spec: Annotated[str, doc("Deprecated form of the same field.")] = ""
     work_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = ""
-    work_configuration: Annotated[Free | None, doc("Configuration of the work agent.")] = None
+    work_configuration: Annotated[AgentWork | None, doc("How works are applied.")] = None
 
 
 class Klusterlet(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -19,7 +19,7 @@ from knfleet.expressions.cel_syntax import (
     CallNode,
     CollectionNode,
     Comprehension,
-    Constant,
+    ConstantNode,
     Identifier,
     Node,
     Select,
@@ -118,7 +118,7 @@ class Estimate:
     def unchecked(self, node: Node, local: Mapping[str, Size]) -> Bound:
         """The bound of a node, whatever it is."""
         match node:
-            case Constant():
+            case ConstantNode():
                 return Bound(Size(float(node.size)), 1)
             case Identifier():
                 return Bound(local.get(node.name, self.inputs), 1)
@@ -156,7 +156,7 @@ class Estimate:
         total = sum(size.bytes for size in sizes)
         match node.function:
             case "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_":
-                literals = [each.size for each in node.arguments if isinstance(each, Constant)]
+                literals = [each.size for each in node.arguments if isinstance(each, ConstantNode)]
                 return min(literals) if literals else total
             case "_?_:_" | "_[_]" | "_[?_]" | "_?._" | "_&&_" | "_||_" | "!_" | "orValue" | "or":
                 return 0.0
@@ -228,7 +228,7 @@ def replaced(node: CallNode, sizes: list[Size]) -> Size:
     """A text in which another is replaced wherever it is; an empty one is everywhere."""
     text, _, new, *_ = sizes
     searched = node.arguments[1]
-    shortest = searched.size if isinstance(searched, Constant) else 0
+    shortest = searched.size if isinstance(searched, ConstantNode) else 0
     places = text.bytes / shortest if shortest else text.bytes + 1
     return Size(text.bytes + places * new.bytes)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 
-class Constant(Struct, frozen=True):
+class ConstantNode(Struct, frozen=True):
     """A literal; `size` is the number of bytes of a text."""
 
     size: int
@@ -53,10 +53,10 @@ class Comprehension(Struct, frozen=True):
     result: "Node"
 
 
-Node = Constant | Identifier | Select | CallNode | CollectionNode | Comprehension
+Node = ConstantNode | Identifier | Select | CallNode | CollectionNode | Comprehension
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-EMPTY = Constant(0)
+EMPTY = ConstantNode(0)
 
 
 def tree(serialized: bytes) -> Node:
@@ -102,7 +102,7 @@ def node(message: "Message") -> Node:
 
 def constant(message: "Message") -> Node:
     texts = message.values.get(6, []) + message.values.get(7, [])
-    return Constant(sum(len(text) for text in texts))
+    return ConstantNode(sum(len(text) for text in texts))
 
 
 def identifier(message: "Message") -> Node:

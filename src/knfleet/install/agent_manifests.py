@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from knfleet.agent import rights
+from knfleet.agent.work.session_works import work_rules
 from knfleet.api.cluster.access import ACCESS_ACCOUNT
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Object
@@ -19,6 +20,7 @@ from knfleet.api.operator import (
     BOOTSTRAP_SECRET,
     KLUSTERLET,
     KLUSTERLETS,
+    WORK_GATES,
 )
 from knfleet.api.operator import GROUP as OPERATOR_GROUP
 from knfleet.api.rbac_rules import RBAC_GROUP, rule
@@ -40,6 +42,7 @@ EXTERNAL_SECRET = "external-managed-kubeconfig"  # noqa: S105  a name
 EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
 ACCESS_ROLE = "knfleet:access"
+WORK_ROLE = "knfleet:agent:works"
 LOOKING = [
     rule("", ["events", "pods"], ["get", "list"]),
     rule("apps", ["replicasets"], ["get", "list"]),
@@ -145,6 +148,8 @@ def agent_roles(plan: AgentInstall) -> list[Object]:
     return [
         {**named(f"{RBAC_GROUP}/v1", "ClusterRole", AGENT_ROLE), "rules": rules},
         binding("ClusterRole", AGENT_ROLE, plan.workload, plan.namespace),
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", WORK_ROLE), "rules": work_rules()},
+        binding("ClusterRole", WORK_ROLE, plan.workload, plan.namespace),
     ]
 
 
@@ -177,8 +182,10 @@ def klusterlet(plan: AgentInstall) -> Object:
     registration: Object = {"registrationDriver": {"authType": "csr"}}
     if plan.annotations:
         registration["clusterAnnotations"] = plan.annotations
-    if plan.feature_gates:
-        registration["featureGates"] = gate_list(plan.feature_gates)
+    of_works = [gate for gate in plan.feature_gates if gate[0] in WORK_GATES]
+    others = [gate for gate in plan.feature_gates if gate[0] not in WORK_GATES]
+    if others:
+        registration["featureGates"] = gate_list(others)
     if plan.lifetime_seconds:
         registration["clientCertExpirationSeconds"] = plan.lifetime_seconds
     spec: Object = {
@@ -188,6 +195,8 @@ def klusterlet(plan: AgentInstall) -> Object:
         "registrationConfiguration": registration,
         "resourceRequirement": plan.quality.requirement,
     }
+    if of_works:
+        spec["workConfiguration"] = {"featureGates": gate_list(of_works)}
     if plan.mode != "Hosted":
         spec["namespace"] = plan.namespace
     if plan.external_urls:

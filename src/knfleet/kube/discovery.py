@@ -147,6 +147,15 @@ class Discovery:
         self.known.clear()
         self.asked.clear()
 
+    def ask_again(self, api_version: str) -> None:
+        """Ask for kinds of a group and version that were not there, at once: they may be now."""
+        self.asked.pop(api_version, None)
+
+    def forget_version(self, api_version: str) -> None:
+        """Forget the kinds of a group and version: one of them is not there any more."""
+        self.known.pop(api_version, None)
+        self.asked.pop(api_version, None)
+
     async def resource(self, api_version: str, kind: str) -> Resource:
         """How a kind is addressed; raises `NotFound` when the cluster does not serve it."""
         if (found := self.known.get(api_version, {}).get(kind)) is not None:

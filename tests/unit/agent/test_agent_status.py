@@ -179,7 +179,7 @@ def test_a_klusterlet_tells_how_the_way_to_the_hub_is():
 
     assert said(waiting)["HubConnectionDegraded"][0] == "True"
     assert said(waiting)["Applied"][0] == "True"
-    assert said(waiting)["WorkDesiredDegraded"] == ("Unknown", "WorkNotServed")
+    assert said(waiting)["WorkDesiredDegraded"] == ("False", "DeploymentsFunctional")
     assert waiting["status"]["observedGeneration"] == 3
     told = decode({**manifest, "status": waiting["status"]}, Klusterlet)
     assert klusterlet_patch(told, WAITING, NOW) == {}

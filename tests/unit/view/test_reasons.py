@@ -45,6 +45,12 @@ Namespace Role RoleBinding Secret SelfSubjectAccessReview SelfSubjectReview
 SelfSubjectRulesReview ServiceAccount SubjectAccessReview TokenRequest User
 ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding KMGTPEkimun
 AdmissionReview BadRequest Failure Ignore Invalid List Namespaced None
+Accept Apply Object ObjectRef Status String Boolean Integer JsonRaw Complete ConditionRule
+APIService DaemonSet Job ManifestWork PersistentVolume PersistentVolumeClaim Pod ReplicaSet Service
+MutatingWebhookConfiguration StatefulSet ValidatingWebhookConfiguration
+CreateOnly Foreground OnSpokeChange OnSpokePresent Orphan ReadOnly ServerSideApply
+WellKnownConditions WellKnownStatus AvailableReplicas DesiredNumberScheduled JobComplete
+JobSucceeded NumberAvailable NumberReady PodPhase PodReady ReadyReplicas Replicas
 """
 """Words of this form that are no reasons: kinds, statuses, and values of fields."""
 

@@ -25,7 +25,6 @@ from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Controller, Result
 
 LOOK_SECONDS = 300.0
-NO_WORKS = "ManifestWorks are not applied by this release."
 
 
 class HubConnectionStatus(Struct, frozen=True):
@@ -86,7 +85,7 @@ def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datet
         (APPLIED, "True", "KlusterletApplied", "Klusterlet components are applied"),
         (AVAILABLE, "True", "KlusterletAvailable", "The agent is running"),
         (REGISTRATION_DESIRED_DEGRADED, "False", "DeploymentsFunctional", "The agent is running"),
-        (WORK_DESIRED_DEGRADED, "Unknown", "WorkNotServed", NO_WORKS),
+        (WORK_DESIRED_DEGRADED, "False", "DeploymentsFunctional", "The agent is running"),
         (
             HUB_CONNECTION_DEGRADED,
             connection.status,

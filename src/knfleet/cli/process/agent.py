@@ -16,10 +16,15 @@ from knfleet.kube.errors import KubeError
 if TYPE_CHECKING:
     from knfleet.agent.assembly import AgentEnvironment
     from knfleet.agent.settings import AgentSettings
+    from knfleet.agent.work.work_settings import WorkSettings
     from knfleet.kube.endpoint import Connection, Endpoint
     from knfleet.runtime.http.listen_address import ListenAddress
 
 TAKEN = (
+    "cloudevents-client-codecs",
+    "cloudevents-client-id",
+    "workload-source-config",
+    "workload-source-driver",
     "kube-api-qps",
     "kube-api-burst",
     "hub-kubeconfig-secret",
@@ -103,6 +108,25 @@ def taken_options(command: Any) -> Any:
     default=3600,
     help="Lifetime of the token for the hub; it is renewed before it expires.",
 )
+@click.option(
+    "--appliedmanifestwork-eviction-grace-period",
+    "eviction",
+    default="60m",
+    help="How long objects stay whose work is gone from the hub; 876000h and more: for ever.",
+)
+@click.option(
+    "--status-sync-interval",
+    "sync",
+    default="60s",
+    help="How often objects are read that are too many to be watched by name.",
+)
+@click.option(
+    "--max-json-raw-length",
+    "raw_length",
+    type=click.IntRange(1, 1024),
+    default=1024,
+    help="Characters of feedback values as JSON.",
+)
 @switch("--no-access", "Hand over no token for the cluster.")
 @switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
 @click.option("--listen", default="", help="Address of /healthz, as 127.0.0.1:8000.")
@@ -114,7 +138,8 @@ def command(**options: Any) -> None:
     """Run the agent of a managed cluster.
 
     Registers the cluster with the hub, renews its certificate and its Lease, reports the status of
-    the cluster, and provides a token by which the hub's operator accesses it.
+    the cluster, applies ManifestWorks, and provides a token by which the hub's operator accesses
+    it.
     """
     spare_memory()
     from knfleet.agent.assembly import build
@@ -203,7 +228,26 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
         spoke=reachable(options["urls"], environment.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],
+        works=work_settings(options, gates),
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),
+    )
+
+
+def work_settings(options: dict[str, Any], gates: dict[str, bool]) -> "WorkSettings":
+    """How works are handled, as the flags say."""
+    from datetime import timedelta
+
+    from knfleet.agent.work.eviction import NEVER
+    from knfleet.agent.work.observed.feedback import FeedbackOptions
+    from knfleet.agent.work.work_settings import WorkSettings
+    from knfleet.api.operator import EXECUTOR_CACHE_GATE, RAW_FEEDBACK_GATE
+
+    grace = seconds(options["eviction"], "--appliedmanifestwork-eviction-grace-period")
+    return WorkSettings(
+        eviction_grace=min(timedelta(seconds=min(grace, NEVER.total_seconds())), NEVER),
+        feedback=FeedbackOptions(gates.get(RAW_FEEDBACK_GATE, False), options["raw_length"]),
+        poll_seconds=max(seconds(options["sync"], "--status-sync-interval"), 1.0),
+        executor_caches=gates.get(EXECUTOR_CACHE_GATE, False),
     )
 
 
@@ -217,16 +261,16 @@ def check_name(name: str) -> None:
         raise click.UsageError(f"--spoke-cluster-name {name}: {problem}")
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, flag: str = "--cluster-healthcheck-period") -> float:
     """How long a flag's duration is."""
     from knfleet.operator.settings import SettingError, duration_seconds
 
     try:
         found = duration_seconds(text)
     except SettingError as error:
-        raise click.UsageError(f"--cluster-healthcheck-period: {error}") from error
+        raise click.UsageError(f"{flag}: {error}") from error
     if found <= 0:
-        raise click.UsageError("--cluster-healthcheck-period: it has to be more than 0")
+        raise click.UsageError(f"{flag}: it has to be more than 0")
     return found
 
 

@@ -47,7 +47,7 @@ def without_managed_fields(manifest: Object) -> Object:
 class Informer:
     """Keeps one collection of one cluster in memory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own
         self,
         client: Client,
         resource: Resource,
@@ -58,11 +58,14 @@ class Informer:
         metadata_only: bool = False,
         trim: Callable[[Object], Object] = as_is,
         indexes: Mapping[str, Index] | None = None,
+        kept_weight: Callable[[Object], int] | None = None,
     ) -> None:
         self.client = client
         self.resource = resource
         self.selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         self.trim = trim
+        self.kept_weight = kept_weight
+        """How much memory a trimmed object takes; without it, each counts as it was sent."""
         self.store = Store(indexes or {})
         self.handlers: list[Callable[[StoreChange], None]] = []
         self.synced = asyncio.Event()
@@ -245,8 +248,9 @@ class Informer:
     def put(self, manifest: Object, size: int = 0) -> Key:
         """Take in the state of an object."""
         key = key_of(manifest)
-        self.weigh(key, size)
-        self.notify(self.store.put(key, self.trim(manifest)))
+        kept = self.trim(manifest)
+        self.weigh(key, size if self.kept_weight is None else self.kept_weight(kept))
+        self.notify(self.store.put(key, kept))
         return key
 
     def remove(self, manifest: Object) -> Key:

@@ -17,6 +17,7 @@ from knfleet.view.reasons.explanation import Explanation, ExplanationStep
 from knfleet.view.reasons.hub_reasons import HUB
 from knfleet.view.reasons.install_reasons import INSTALL, REFUSED
 from knfleet.view.reasons.target_reasons import TARGET
+from knfleet.view.reasons.work_reasons import WORK
 from knfleet.view.suggestions import meant
 
 CHAPTERS: dict[str, dict[str, Explanation]] = {
@@ -26,6 +27,7 @@ CHAPTERS: dict[str, dict[str, Explanation]] = {
     "Events of installations": EVENTS,
     "Clusters": CLUSTER,
     "The hub and its agents": HUB,
+    "Works": WORK,
 }
 REASONS: dict[str, Explanation] = {
     str(reason): text for chapter in CHAPTERS.values() for reason, text in chapter.items()

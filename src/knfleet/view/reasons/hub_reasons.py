@@ -46,13 +46,6 @@ HUB: dict[str, Explanation] = {
         (),
         written_on=("ClusterManager: HubPlacementDegraded",),
     ),
-    "WorkNotServed": Explanation(
-        "ManifestWorks are not applied by this release; the condition says so to tools that look"
-        " for it.",
-        (),
-        "Whoever needs them runs the work agent of Open Cluster Management beside ours.",
-        ("Klusterlet: WorkDesiredDegraded",),
-    ),
     "KlusterletApplied": Explanation(
         "Everything that the agent needs is there.", (), written_on=("Klusterlet: Applied",)
     ),

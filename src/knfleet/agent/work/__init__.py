@@ -1,0 +1,1 @@
+"""ManifestWorks on the cluster: applied, observed, reported, removed. Begins in `controller`."""
