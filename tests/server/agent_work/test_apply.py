@@ -382,7 +382,7 @@ async def test_removed_manifests_go_and_orphaned_ones_stay(bench: WorkBench):
         assert await bench.data("let-go") == {"a": "1"}
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [120, pytest.param(2000, marks=pytest.mark.full)])
 async def test_a_work_may_have_very_many_manifests(bench: WorkBench, count: int):
     """The status fits into the hub's store, and says how every manifest is."""
     name = f"many{count}"
@@ -408,7 +408,13 @@ async def cut_off(bench: WorkBench, after: int, done: Callable[[], Awaitable[boo
         await until(is_over, "the agent is cut off")
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "after",
+    [pytest.param(1, marks=FULL), 2, pytest.param(3, marks=FULL), 4, pytest.param(5, marks=FULL)],
+)
 async def test_an_agent_that_is_cut_off_after_any_request_loses_nothing(
     bench: WorkBench, after: int
 ):

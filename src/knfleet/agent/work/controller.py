@@ -54,6 +54,8 @@ FEEDBACK_SECONDS = 1.0
 """Reports of values that change all the time are so far apart."""
 HELD_SECONDS = 1.0
 """A deletion that takes longer says what holds it up."""
+BUSY_SECONDS = 0.1
+"""How long to wait for a pass over a work that is gone."""
 HELD_LOOK_SECONDS = 5.0
 """How often a deletion is looked at that is held up: the kind of the last object may be gone."""
 EVICTION_SECONDS = 3600.0
@@ -128,6 +130,8 @@ class WorkController:
         """A work was created, changed or deleted."""
         self.works.queue.add(Request(HUB, Key("", name)))
         applied = Key("", self.applied.name_of(name))
+        if self.source.get(name) is not None:
+            self.dropped.discard(applied.name)
         if self.source.get(name) is None or self.is_evicted(applied):
             self.evictions.queue.add(Request(SPOKE, applied))
 
@@ -341,8 +345,9 @@ class WorkController:
         name = request.key.name
         applied = self.applied.get(name)
         if applied is None or not self.applied.is_ours(applied):
-            self.dropped.discard(name)
             return Result.never()
+        if Request(HUB, Key("", applied.spec.manifest_work_name)) in self.works.queue.running:
+            return Result.after(BUSY_SECONDS)
         is_current = applied.spec.hub_hash == self.source.hub
         wanted = is_current and self.source.get(applied.spec.manifest_work_name) is not None
         if applied.metadata.deleting:
@@ -353,8 +358,6 @@ class WorkController:
             grace=timedelta(0) if name in self.dropped else self.settings.eviction_grace,
             now=self.now(),
         )
-        if wanted:
-            self.dropped.discard(name)
         if decision.action in ("mark", "unmark"):
             await self.applied.write_eviction(applied, decision.moment)
         if decision.action == "evict":
@@ -370,5 +373,6 @@ class WorkController:
         held = await self.release(applied.metadata.name, applied, lambda _: False)
         if held:
             return Result.after(HELD_LOOK_SECONDS)
+        self.dropped.discard(applied.metadata.name)
         self.objects.forget(applied.metadata.name)
         return Result.never()

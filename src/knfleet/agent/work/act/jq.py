@@ -16,7 +16,7 @@ from knfleet.api.meta import Object
 
 SECONDS = 10.0
 """How long to wait for the process, which may have to be loaded first."""
-CPU_SECONDS = 2
+CPU_SECONDS = 1
 MEMORY_BYTES = 512 * 1024 * 1024
 LARGEST = 8 * 1024 * 1024
 LONGEST = 4096
