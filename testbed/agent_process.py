@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from msgspec import Struct
 
-from knfleet.agent.registration.drivers.csr import REQUESTS
 from knfleet.agent.registration.identity import HubCredentials
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
@@ -240,7 +240,7 @@ class Scene(Struct):
 
     async def pending(self, name: str = "c1") -> list[Object]:
         """Requests of a cluster that nobody answered."""
-        found = await self.hub.list(REQUESTS, labels=f"{CLUSTER_NAME_LABEL}={name}")
+        found = await self.hub.list(CSRS, labels=f"{CLUSTER_NAME_LABEL}={name}")
         return [each for each in found.items if not items(each, "status", "conditions")]
 
     async def accept(self, name: str = "c1") -> Object:

@@ -10,6 +10,7 @@ from knfleet.api.meta import ClusterName, Resource
 from knfleet.kube.auth.credentials import Credential, CredentialSource, StaticCredential
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
+from knfleet.kube.errors import KubeError
 
 SECRET = "sesame-open"
 QUICK = ClientOptions(deadline_seconds=10, backoff_seconds=0.01, backoff_limit_seconds=0.05)
@@ -42,9 +43,11 @@ class Heard:
         self.requests.append((verb, code))
         self.stirred.set()
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
         """Remember why."""
-        self.restarts.append(why)
+        self.restarts.append("ended" if error is None else type(error).__name__)
         self.stirred.set()
 
     def credential_refreshed(self, cluster: ClusterName) -> None:

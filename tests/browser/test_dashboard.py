@@ -122,7 +122,7 @@ async def test_people_log_in_and_leave(guarded: Running, real_hub: RealHub, open
         await expect(page.locator("#notes")).to_contain_text("You may not list managedclusters")
         await expect(page.locator("#live")).to_have_text("live")
         await picture(page, "fleet-of-a-viewer")
-        await page.get_by_role("button", name="Leave").click()
+        await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
         await picture(page, "login")
 
@@ -142,11 +142,11 @@ async def test_a_status_change_is_on_the_screen_at_once(
         await real_hub.say(SERVINGS, ONE, dashboards.lost("connection refused"))
         first = page.locator("#installs > tr").first
         await expect(first).to_contain_text("connection refused")
-        await expect(page.locator("#counts")).to_contain_text("1 broken")
+        await expect(page.locator("#counts")).to_contain_text("1 failed")
         await picture(page, "fleet-broken")
         await real_hub.say(SERVINGS, ONE, dashboards.ready("1.22.1"))
         await expect(row).to_contain_text("ready")
-        await expect(page.locator("#counts")).not_to_contain_text("broken")
+        await expect(page.locator("#counts")).not_to_contain_text("failed")
 
         assert await page.evaluate("window.same")
 

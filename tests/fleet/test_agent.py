@@ -113,7 +113,7 @@ async def test_a_name_that_is_taken_is_not_given_to_another_agent(scene: Scene, 
     other.point_to(scene.hub_lent.connection.endpoint, await bootstrap_token(scene.hub))
     try:
         await other.start("--agent-id", "thief")
-        await other.says("certificate request refused", "choose another")
+        await other.says("registration refused", "choose another")
     finally:
         await other.end(signal.SIGKILL)
     await condition(scene.hub, AVAILABLE, "True")

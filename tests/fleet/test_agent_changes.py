@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from knfleet.agent.registration import client_certificate
 from knfleet.agent.registration.credential_store import secret_of
-from knfleet.agent.registration.drivers import csr
 from knfleet.agent.registration.identity import HubCredentials
 from knfleet.agent.status.managed_namespaces import hub_label
 from knfleet.api.cluster.access import ACCESS_SECRET
@@ -52,14 +52,14 @@ async def test_a_certificate_is_renewed_before_it_ends(scene: Scene):
     ends = datetime.now(UTC) + SHORT
     secret = secret_of(short, Key(AGENT_NAMESPACE, HUB_SECRET))
     await scene.spoke.apply(SECRETS, secret, manager="knfleet-agent")
-    await scene.agent.says("took over the certificate")
+    await scene.agent.says("took over credentials")
 
     async def is_new() -> bool:
         return (await hub_secret(scene.spoke))["tls.crt"] != short.certificate
 
     await until(is_new, f"a new certificate: {scene.agent.said()}")
     assert datetime.now(UTC) < ends
-    renewed = csr.read((await hub_secret(scene.spoke))["tls.crt"])
+    renewed = client_certificate.read((await hub_secret(scene.spoke))["tls.crt"])
     assert renewed is not None
     assert renewed.ends > datetime.now(UTC) + timedelta(hours=1)
     assert await scene.pending() == []
@@ -67,7 +67,7 @@ async def test_a_certificate_is_renewed_before_it_ends(scene: Scene):
     await until(lambda: beats_after(scene.hub, ends), "it is heard of after the old one has ended")
     await condition(scene.hub, CERTIFICATE_ROTATED, "True")
     await condition(scene.hub, AVAILABLE, "True")
-    assert "joining" not in scene.agent.said().split("took over the certificate")[1]
+    assert "joining" not in scene.agent.said().split("took over credentials")[1]
 
 
 async def beats_after(hub: Client, moment: datetime) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from knfleet.agent.registration.drivers.csr import REQUESTS
+from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import AVAILABLE, CLUSTERS, UNREACHABLE
 from knfleet.api.core import (
     CLUSTER_ROLES,
@@ -150,7 +150,7 @@ OUTSIDE: dict[str, Attempt] = {
         name="knfleet-access",
         subresource="token",
     ),
-    "list certificate requests": lambda own: own.list(REQUESTS),
+    "list certificate requests": lambda own: own.list(CSRS),
     "be somebody else": lambda own: own.raw(
         "GET", "/api/v1/namespaces", headers={"Impersonate-User": "kubernetes-admin"}
     ),
@@ -293,4 +293,4 @@ async def test_serving_follows_a_cluster_that_joined_by_itself(life: Life):
 
 async def has_asked(life: Life) -> bool:
     """Whether the cluster has asked to join."""
-    return bool((await life.hub.client.list(REQUESTS)).items)
+    return bool((await life.hub.client.list(CSRS)).items)

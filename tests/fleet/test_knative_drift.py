@@ -73,7 +73,7 @@ def is_changed(item: Object | None) -> bool:
     return item is not None and part(item, "metadata", "labels").get(LABEL) == "changed"
 
 
-async def test_a_fight_is_named_and_slowed(knative_hub: Hub, small: Operator) -> None:
+async def test_a_drift_conflict_is_reported_and_slowed(knative_hub: Hub, small: Operator) -> None:
     """Somebody who does not let go is named, with the field; the repairs become rare."""
     hub = knative_hub
     await hub.create(SERVINGS, version="1.23.0", ingress={})
@@ -91,7 +91,9 @@ async def test_a_fight_is_named_and_slowed(knative_hub: Hub, small: Operator) ->
         await stubborn.patch(CONFIG_MAPS, key, {"data": {"version": "theirs at last"}})
 
     assert (await small.metrics())[REPAIRS] >= 3
-    await hub.tells("Fight", "'stubborn'", "data.version", "ConfigMap knative-serving/config-net")
+    await hub.tells(
+        "DriftConflict", "'stubborn'", "data.version", "ConfigMap knative-serving/config-net"
+    )
     await until(is_ours, "it is repaired all the same, later")
 
 

@@ -237,8 +237,8 @@ async def test_what_another_tool_owned_is_taken_and_said_once(
     await hub.change(SERVINGS, config={"features": {"again": "yes"}})
     await hub.ready(SERVINGS, "1.23.0")
 
-    await hub.tells("TakenByForce", "ConfigMap knative-serving/config-network", "another-tool")
-    assert len(await hub.events("TakenByForce")) == 1
+    await hub.tells("FieldsTakenOver", "ConfigMap knative-serving/config-network", "another-tool")
+    assert len(await hub.events("FieldsTakenOver")) == 1
     found = await hub.client.get(CONFIG_MAPS, "config-network", "knative-serving")
     assert found["data"] == {"version": "1.23.0", "own": "kept"}
 

@@ -14,9 +14,11 @@ ROLES = {
     "controller",
     "controllers",
     "csr",
+    "driver",
     "errors",
     "main",
     "manager",
+    "registry",
     "rights",
     "settings",
 }

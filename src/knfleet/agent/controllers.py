@@ -1,188 +1,117 @@
-"""Life on a hub that knows the cluster: from the first certificate until it is of no use any more.
+"""The agent as a list of controllers, which run for as long as a session with the hub lasts.
 
-Before the hub has accepted the cluster, it may not even look; so the agent asks, ever more rarely,
-until it may. Then everything runs on watches, and ends together.
+Another controller is a module with a `CONTROLLER`, and a line here. Before the hub has accepted the
+cluster, the agent may not even read its ManagedCluster; so it polls, ever more rarely, until it
+may. Then everything runs on watches, and ends together.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
-from knfleet.agent.access.access_token import AccessTokenController
+from knfleet.agent.access import access_token
+from knfleet.agent.agent_controller import AgentController
 from knfleet.agent.hub_session import HubSession
-from knfleet.agent.registration.credential_store import CredentialStore
-from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.renewal import CertificateController
+from knfleet.agent.registration import renewal
+from knfleet.agent.status import heartbeat, managed_namespaces, reporter
 from knfleet.agent.status.cluster_status import is_accepted
-from knfleet.agent.status.heartbeat import HeartbeatController
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING, HubConnectionStatus
-from knfleet.agent.status.managed_namespaces import ManagedNamespaceController
-from knfleet.agent.status.reporter import ClusterStatusController
-from knfleet.api.cluster.managedcluster import CERTIFICATE_ROTATED, CLUSTERS, ManagedCluster
-from knfleet.api.conditions import StandardCondition
-from knfleet.api.meta import Object
-from knfleet.api.schema import decode
-from knfleet.apply.manifest_fields import items, part
+from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
-from knfleet.runtime.controller import Controller, ControllerOptions, Reconcile
+from knfleet.runtime.controller import Controller, ControllerOptions
 from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Component
 from knfleet.runtime.queue import Backoff, QueueOptions
 
-ASK_SECONDS = (0.25, 5.0)
-"""How long to wait between two looks at whether we may look: at first, and at most."""
-ASKED_OFTEN = 30.0
-"""After so long without being let in, it is seen to that the hub still knows of us."""
+CONTROLLERS = (
+    reporter.CONTROLLER,
+    heartbeat.CONTROLLER,
+    access_token.CONTROLLER,
+    renewal.CONTROLLER,
+    managed_namespaces.CONTROLLER,
+)
+
+POLL_SECONDS = (0.25, 5.0)
+"""How long to wait between two tries before the cluster is accepted: at first, and at most."""
+POLLED_LONG_SECONDS = 30.0
+"""After so long without acceptance, the registration is checked."""
 LOST_SECONDS = 20.0
-"""How long the hub may say that we may not look before we believe it."""
+"""How long the hub may deny access before the session ends."""
 PROMPT = ControllerOptions(queue=QueueOptions(backoff=Backoff(0.1, 10)), deadline_seconds=180)
 
-CERTIFICATE_REJECTED = "stranger"
-"""The hub does not take our certificate."""
+CERTIFICATE_REJECTED = "certificate rejected"
+"""The hub does not accept our certificate."""
 
 ReportConnection = Callable[[HubConnectionStatus], None]
 
 
 class SessionControllers:
-    """Everything that the agent does for one seat."""
+    """Runs the controllers of one session."""
 
-    def __init__(
-        self, session: HubSession, store: CredentialStore, report: ReportConnection
-    ) -> None:
+    def __init__(self, session: HubSession, report: ReportConnection) -> None:
         self.session = session
         self.report = report
-        self.reporter = ClusterStatusController(session)
-        self.access_token = AccessTokenController(session)
-        self.renewal = CertificateController(session, store)
-        self.status_controller = self.controller("report", self.reporter.reconcile)
-        self.heartbeat = self.controller("heartbeat", HeartbeatController(session).reconcile)
-        self.token_controller = self.controller("handover", self.access_token.reconcile)
-        self.certificate_controller = self.controller("certificate", self.renewal.reconcile)
-        self.namespace_controller = self.controller(
-            "namespaces", ManagedNamespaceController(session).reconcile
-        )
-        self.renewal.changed = lambda: self.wake(self.status_controller)
+        self.components: list[Component] = [session.own, session.events]
+        for each in CONTROLLERS:
+            self.add(each)
 
-    def controller(self, name: str, reconcile: Reconcile) -> Controller:
-        """A controller of one thing, looked at from the start on."""
-        controller = Controller(name, reconcile, PROMPT)
-        controller.queue.add(self.session.request)
-        return controller
+    def add(self, described: AgentController) -> None:
+        """Build a controller, and wake it when what it watches changes."""
+        reconciler = described.build(self.session)
+        controller = Controller(described.name, reconciler.reconcile, PROMPT)
 
-    def wake(self, *controllers: Controller) -> None:
-        """Have controllers look again."""
-        for controller in controllers:
+        def wake() -> None:
             controller.queue.add(self.session.request)
 
+        wake()
+        self.components += [*reconciler.watch(wake), controller]
+
     async def run(self) -> str:
-        """Do it all until the seat is lost; why it was."""
-        self.watch()
-        self.report_validity()
-        components = (
-            self.session.own,
-            self.session.events,
-            *self.reporter.watched,
-            self.access_token.secret,
-            self.renewal.secret,
-            self.status_controller,
-            self.heartbeat,
-            self.token_controller,
-            self.certificate_controller,
-            self.namespace_controller,
-        )
+        """Run everything until the session ends; why it did."""
+        self.session.own.on_change(self.cluster_changed)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run()) for each in components]
-            tasks.append(group.create_task(self.watch_session()))
-            await self.session.over.wait()
+            tasks = [group.create_task(each.run()) for each in self.components]
+            tasks.append(group.create_task(self.watch_access()))
+            await self.session.ended.wait()
             for task in tasks:
                 task.cancel()
-        return self.session.why
-
-    def watch(self) -> None:
-        """Wire what is watched to what is done about it."""
-        self.session.own.on_change(self.cluster_changed)
-        for informer in self.reporter.watched:
-            informer.on_change(self.spoke_changed)
-        self.access_token.secret.on_change(lambda _: self.wake(self.token_controller))
-        self.renewal.secret.on_change(lambda _: self.wake(self.certificate_controller))
+        return self.session.end_reason
 
     def cluster_changed(self, change: StoreChange) -> None:
-        """The hub, or we ourselves, changed the ManagedCluster."""
+        """Report whether the cluster is accepted; one that is deleted ends the session."""
         if change.new is None:
-            self.session.leave("the ManagedCluster was deleted")
+            self.session.end("the ManagedCluster was deleted")
             return
         cluster = self.session.cluster()
         accepted = cluster is not None and is_accepted(cluster)
         self.report(CONNECTED if accepted else WAITING)
-        self.wake(self.status_controller)
-        if relevant_state(change.old) != relevant_state(change.new):
-            self.wake(self.heartbeat, self.token_controller, self.certificate_controller)
-        if namespaces(change.old) != namespaces(change.new):
-            self.wake(self.namespace_controller)
 
-    def spoke_changed(self, change: StoreChange) -> None:
-        """Something that is reported changed on the spoke."""
-        if without_version(change.old) != without_version(change.new):
-            self.wake(self.status_controller)
-
-    def report_validity(self) -> None:
-        """Have the conditions tell how long the certificate is valid."""
-        certificate = csr.read(self.session.identity.credentials.certificate)
-        if certificate is not None:
-            self.session.rotated = StandardCondition(
-                type=CERTIFICATE_ROTATED,
-                status="True",
-                reason="ClientCertificateUpdated",
-                message=f"client certificate rotated, valid {csr.valid_for(certificate)}",
-            )
-
-    async def watch_session(self) -> None:
-        """Give the seat up when the hub has said for a while that we have none."""
+    async def watch_access(self) -> None:
+        """End the session when the hub has denied access for a while."""
         since: float | None = None
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(1)
             failing = self.session.own.failing
             if isinstance(failing, Unauthorized):
-                self.session.leave(CERTIFICATE_REJECTED)
+                self.session.end(CERTIFICATE_REJECTED)
             elif isinstance(failing, Forbidden | NotFound):
                 since = since or clock()
                 if clock() - since > LOST_SECONDS:
-                    self.session.leave("the hub does not let us see our ManagedCluster any more")
+                    self.session.end("the hub denies access to the ManagedCluster")
             else:
                 since = None
                 if failing is not None:
                     reason = "BootstrapSecretFunctional,HubKubeConfigError"
-                    self.report(
-                        HubConnectionStatus("True", reason, f"The hub does not answer: {failing}")
-                    )
-
-
-def relevant_state(manifest: Object | None) -> object:
-    """What of a ManagedCluster concerns the agent beyond the words in its status."""
-    if manifest is None:
-        return None
-    reported = [(each["type"], each["status"]) for each in items(manifest, "status", "conditions")]
-    return part(manifest, "spec"), reported
-
-
-def namespaces(manifest: Object | None) -> object:
-    """The namespaces that are wanted on a cluster; None while it is not accepted."""
-    if manifest is None or not is_accepted(decode(manifest, ManagedCluster)):
-        return None
-    return [each["name"] for each in items(manifest, "status", "managedNamespaces")]
-
-
-def without_version(manifest: Object | None) -> Object:
-    """An object without what changes each time it is written."""
-    return {name: value for name, value in (manifest or {}).items() if name != "metadata"}
+                    message = f"The hub does not answer: {failing}"
+                    self.report(HubConnectionStatus("True", reason, message))
 
 
 async def wait_for_acceptance(session: HubSession) -> str:
-    """Wait until the hub lets the cluster see itself; why it does not, if it is not to be."""
-    pause, most = ASK_SECONDS
-    ends = asyncio.get_running_loop().time() + ASKED_OFTEN
+    """Wait until the agent may read its ManagedCluster; why it may not, after a while."""
+    pause, most = POLL_SECONDS
+    ends = asyncio.get_running_loop().time() + POLLED_LONG_SECONDS
     while asyncio.get_running_loop().time() < ends:
         try:
             await session.hub.get(CLUSTERS, session.names.cluster)
@@ -199,12 +128,3 @@ async def wait_for_acceptance(session: HubSession) -> str:
         await asyncio.sleep(pause * random.uniform(0.75, 1.0))  # noqa: S311 - not a secret
         pause = min(pause * 1.5, most)
     return "waiting"
-
-
-@asynccontextmanager
-async def open_session(session: HubSession) -> AsyncGenerator[HubSession]:
-    """A seat whose connections end with it."""
-    try:
-        yield session
-    finally:
-        await session.hub.close()

@@ -1,15 +1,16 @@
-"""The agent as a process: from a bootstrap kubeconfig to a cluster that is heard of.
+"""The agent as a process: from a bootstrap kubeconfig to a cluster that sends heartbeats.
 
-    no certificate, or one of no use → ask to join, wait for a person on the hub
-    a certificate, and the hub where it was → sit
-    a certificate, and the hub elsewhere → try it there first, and ask to join if it is another hub
+    no credentials, or unusable ones → register, wait for a person on the hub
+    credentials, and the hub where it was → run a session
+    credentials, and the hub elsewhere → try them there first, and register if it is another hub
 
-Whatever ends a state leads back to the beginning, where everything is looked at again; so a restart
+Whatever ends a state leads back to the beginning, where everything is checked again; so a restart
 at any moment loses nothing.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,22 +19,22 @@ from msgspec.structs import replace
 from knfleet.agent.controllers import (
     CERTIFICATE_REJECTED,
     SessionControllers,
-    open_session,
     wait_for_acceptance,
 )
 from knfleet.agent.hub_session import HubSession
 from knfleet.agent.registration.bootstrap_kubeconfig import BootstrapSource, changed, readable
 from knfleet.agent.registration.cluster_names import AgentNames, random_agent
+from knfleet.agent.registration.cluster_registration import ensure_cluster
 from knfleet.agent.registration.credential_store import CredentialStore
+from knfleet.agent.registration.drivers.registry import DRIVERS
 from knfleet.agent.registration.identity import (
     Bootstrap,
     HubCredentials,
-    certificate_problem,
     choose_names,
     hub_kubeconfig,
     is_moved,
 )
-from knfleet.agent.registration.registration import ensure_cluster, register
+from knfleet.agent.registration.registration import register
 from knfleet.agent.settings import AgentSettings
 from knfleet.agent.status.klusterlet import WAITING, HubConnectionStatus, KlusterletController
 from knfleet.api.cluster.managedcluster import CLUSTERS
@@ -42,7 +43,7 @@ from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.logs import log
 
 PAUSE_SECONDS = 1.0
-"""Between two states, so that nothing goes round in a hurry."""
+"""Between two states, so that no failure is retried in a tight loop."""
 
 
 class Agent:
@@ -58,13 +59,14 @@ class Agent:
         klusterlet: KlusterletController,
     ) -> None:
         self.settings = settings
+        self.driver = DRIVERS[settings.auth_type]
         self.spoke = spoke
         self.store = store
         self.source = source
         self.klusterlet = klusterlet
         self.fallback = AgentNames("", random_agent())
         self.lost = ""
-        """Why the last seat was lost."""
+        """Why the last session ended."""
 
     async def run(self) -> None:
         """Go from state to state until cancelled."""
@@ -91,10 +93,10 @@ class Agent:
             raise group.exceptions[0] from None
 
     async def join(self, bootstrap: Bootstrap) -> None:
-        """One round: have an identity, and sit as long as it is of use."""
+        """Have usable credentials, and run a session for as long as they are."""
         credentials = await self.identity()
         names = AgentNames(credentials.cluster, credentials.agent)
-        problem = certificate_problem(credentials, names, datetime.now(UTC))
+        problem = self.driver.problem(credentials, names, datetime.now(UTC))
         if not problem and is_moved(credentials, bootstrap.address):
             credentials, problem = await self.try_new_address(credentials, bootstrap)
         lost, self.lost = self.lost, ""
@@ -104,7 +106,7 @@ class Agent:
             log.info("joining", cluster=names.cluster, agent=names.agent, why=problem)
             self.klusterlet.report(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
             wanted = self.settings.registration(names)
-            credentials = await register(bootstrap, wanted, self.klusterlet.fail)
+            credentials = await register(self.driver, bootstrap, wanted, self.klusterlet.fail)
             log.info("got a certificate", cluster=names.cluster, user=names.user)
         await self.store.save(credentials)
         self.lost = await self.run_session(credentials, bootstrap)
@@ -118,14 +120,30 @@ class Agent:
             await self.store.save(credentials)
         return credentials
 
+    @asynccontextmanager
+    async def session(
+        self, credentials: HubCredentials, bootstrap: Bootstrap
+    ) -> AsyncGenerator[HubSession]:
+        """A session with the hub, whose connections are closed with it."""
+        session = HubSession(
+            self.settings,
+            credentials,
+            bootstrap.address,
+            spoke=self.spoke,
+            store=self.store,
+            driver=self.driver,
+        )
+        try:
+            yield session
+        finally:
+            await session.hub.close()
+
     async def try_new_address(
         self, credentials: HubCredentials, bootstrap: Bootstrap
     ) -> tuple[HubCredentials, str]:
         """The same identity at another address, and what is wrong with it there."""
         there = replace(credentials, kubeconfig=hub_kubeconfig(bootstrap.address))
-        async with open_session(
-            HubSession(self.settings, there, bootstrap.address, self.spoke)
-        ) as session:
+        async with self.session(there, bootstrap) as session:
             try:
                 await session.hub.get(CLUSTERS, credentials.cluster)
             except (Unauthorized, Forbidden, NotFound) as error:
@@ -137,26 +155,24 @@ class Agent:
         return there, ""
 
     async def run_session(self, credentials: HubCredentials, bootstrap: Bootstrap) -> str:
-        """Be a managed cluster; why that came to an end."""
-        async with open_session(
-            HubSession(self.settings, credentials, bootstrap.address, self.spoke)
-        ) as session:
+        """Run a session with the hub to its end; why it ended."""
+        async with self.session(credentials, bootstrap) as session:
             why = await wait_for_acceptance(session)
             if not why:
-                why = await SessionControllers(session, self.store, self.klusterlet.report).run()
-                log.warning("no longer at the hub", why=why)
+                why = await SessionControllers(session, self.klusterlet.report).run()
+                log.warning("session with the hub ended", why=why)
             elif why != CERTIFICATE_REJECTED:
                 self.klusterlet.report(WAITING)
                 await self.remind(bootstrap, credentials)
         return why
 
     async def remind(self, bootstrap: Bootstrap, credentials: HubCredentials) -> None:
-        """See to it that the hub still knows that we want to join."""
+        """Create the ManagedCluster again, should it have been deleted."""
         wanted = self.settings.registration(AgentNames(credentials.cluster, credentials.agent))
         async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
             try:
                 await ensure_cluster(hub, wanted)
             except KubeError as error:
-                log.warning("the hub does not take us yet", error=str(error))
+                log.warning("registration not approved yet; retrying", error=str(error))
                 reason = "BootstrapSecretError"
                 self.klusterlet.report(HubConnectionStatus("True", reason, str(error)))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from knfleet.agent.registration.cluster_names import AgentNames
-from knfleet.agent.registration.registration import RegistrationRequest
+from knfleet.agent.registration.cluster_registration import RegistrationRequest
 from knfleet.agent.status.cluster_status import ClaimFilter
 from knfleet.api.meta import Object
 from knfleet.api.operator import AGENT_NAMESPACE
@@ -21,6 +21,8 @@ class AgentSettings(Struct, frozen=True):
 
     asked: AgentNames = AgentNames("", "")
     namespace: str = AGENT_NAMESPACE
+    auth_type: str = "csr"
+    """The registration driver."""
     health_seconds: float = HEALTH_SECONDS
     """How often the cluster is looked at when nothing is heard of it."""
     lifetime_seconds: int = 0

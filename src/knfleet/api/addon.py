@@ -23,9 +23,11 @@ class AddOnSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 class AddOnStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """How an add-on stands on one cluster."""
 
-    conditions: Annotated[list[StandardCondition], doc("How it stands, by type.", **BY_TYPE)] = []
-    namespace: Annotated[str, doc("Where it is installed on the cluster.")] = ""
-    registrations: Annotated[list[Free], doc("The identities that it asks for.")] = []
+    conditions: Annotated[
+        list[StandardCondition], doc("Conditions, keyed by type.", **BY_TYPE)
+    ] = []
+    namespace: Annotated[str, doc("Namespace on the cluster.")] = ""
+    registrations: Annotated[list[Free], doc("Requested registrations of the add-on.")] = []
 
 
 class ManagedClusterAddOn(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -34,5 +36,5 @@ class ManagedClusterAddOn(Struct, frozen=True, kw_only=True, rename="camel", omi
     resource: ClassVar[Resource] = ADDONS
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[AddOnSpec, doc("How it is configured.", **OPEN)] = AddOnSpec()
-    status: Annotated[AddOnStatus, doc("How it stands.", **OPEN)] = AddOnStatus()
+    spec: Annotated[AddOnSpec, doc("Configuration of the add-on.", **OPEN)] = AddOnSpec()
+    status: Annotated[AddOnStatus, doc("Status of the add-on.", **OPEN)] = AddOnStatus()

@@ -22,20 +22,20 @@ BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type
 class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One aspect of an object's state."""
 
-    type: Annotated[str, doc("Name of the aspect.", maxLength=316)]
+    type: Annotated[str, doc("Type of the condition.", maxLength=316)]
     status: Annotated[Status, doc("True, False or Unknown.")]
     # A factory's default is not left out, unlike a value.
-    reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = field(
+    reason: Annotated[str, doc("Reason in one word, CamelCase.", maxLength=1024)] = field(
         default_factory=str
     )
-    message: Annotated[str, doc("What happened, for people.", maxLength=CONDITION_BYTES)] = field(
+    message: Annotated[str, doc("Message for users.", maxLength=CONDITION_BYTES)] = field(
         default_factory=str
     )
     last_transition_time: Annotated[
         str, doc("When the status last changed.", format="date-time")
     ] = field(default_factory=str)
     observed_generation: Annotated[
-        int, doc("Generation that the condition speaks of.", format="int64", minimum=0)
+        int, doc("Generation that the condition was set for.", format="int64", minimum=0)
     ] = 0
 
     def __post_init__(self) -> None:

@@ -59,16 +59,16 @@ class ProfileSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 class ProfileCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One aspect of a cluster's state."""
 
-    type: Annotated[str, doc("Name of the aspect.", maxLength=316)]
+    type: Annotated[str, doc("Type of the condition.", maxLength=316)]
     status: Annotated[Status, doc("True, False or Unknown.")]
     observed_generation: Annotated[
-        int, doc("Generation that the condition speaks of.", format="int64", minimum=0)
+        int, doc("Generation that the condition was set for.", format="int64", minimum=0)
     ] = 0
     last_transition_time: Annotated[
         str, doc("When the status last changed.", format="date-time")
     ] = ""
-    reason: Annotated[str, doc("One word that says why.", maxLength=1024)] = ""
-    message: Annotated[str, doc("What happened, for people.", maxLength=32768)] = ""
+    reason: Annotated[str, doc("Reason in one word, CamelCase.", maxLength=1024)] = ""
+    message: Annotated[str, doc("Message for users.", maxLength=32768)] = ""
 
 
 class Property(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -76,14 +76,16 @@ class Property(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
 
     name: Annotated[str, doc("Name of the property.", minLength=1, maxLength=253)]
     value: Annotated[str, doc("Value of the property.", minLength=1, maxLength=1024)]
-    last_observed_time: Annotated[str, doc("When it was last seen.", format="date-time")] = ""
+    last_observed_time: Annotated[
+        str, doc("When the property was last observed.", format="date-time")
+    ] = ""
 
 
 class Extension(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something more about a cluster, for the program that is named."""
 
-    name: Annotated[str, doc("Who reads it.")]
-    extension: Annotated[Anything, doc("What it says.")]
+    name: Annotated[str, doc("Name of the extension.")]
+    extension: Annotated[Anything, doc("Content of the extension.")]
 
 
 class ProfileCluster(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -103,7 +105,7 @@ class ProfileCluster(Struct, frozen=True, kw_only=True, rename="kebab", omit_def
     ] = False
     proxy_url: Annotated[str, doc("Proxy through which the server is reached.")] = ""
     disable_compression: Annotated[bool, doc("Ask for answers without compression.")] = False
-    extensions: Annotated[list[Extension], doc("More, for those who know it.")] = []
+    extensions: Annotated[list[Extension], doc("Extensions, for clients that know them.")] = []
 
     @property
     def authorities(self) -> str:
@@ -119,7 +121,7 @@ class AccessProvider(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """A way to get access to a cluster."""
 
     name: Annotated[str, doc("Name of the provider, as the consumer's configuration has it.")]
-    cluster: Annotated[ProfileCluster | None, doc("Where the cluster is.")] = None
+    cluster: Annotated[ProfileCluster | None, doc("How to reach the cluster.")] = None
 
 
 class ProfileVersion(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -131,8 +133,8 @@ class ProfileVersion(Struct, frozen=True, kw_only=True, rename="camel", omit_def
 class ProfileStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What the cluster manager knows about a cluster."""
 
-    conditions: Annotated[list[ProfileCondition], doc("How it stands, by type.", **BY_TYPE)] = []
-    version: Annotated[ProfileVersion, doc("What the cluster runs.")] = ProfileVersion()
+    conditions: Annotated[list[ProfileCondition], doc("Conditions, keyed by type.", **BY_TYPE)] = []
+    version: Annotated[ProfileVersion, doc("Version of the cluster.")] = ProfileVersion()
     properties: Annotated[list[Property], doc("Facts about the cluster.", **BY_NAME)] = []
     access_providers: Annotated[list[AccessProvider], doc("Ways to get access.", **BY_NAME)] = []
     credential_providers: Annotated[
@@ -145,9 +147,9 @@ class ClusterProfile(Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     resource: ClassVar[Resource] = PROFILES
 
-    spec: Annotated[ProfileSpec, doc("What the cluster is called, and who manages it.")]
+    spec: Annotated[ProfileSpec, doc("Name and manager of the cluster.")]
     metadata: ObjectMeta = ObjectMeta()
-    status: Annotated[ProfileStatus, doc("What the cluster manager knows about it.")] = (
+    status: Annotated[ProfileStatus, doc("State reported by the cluster manager.")] = (
         ProfileStatus()
     )
 

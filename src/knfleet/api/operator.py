@@ -60,7 +60,7 @@ class FeatureGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """A feature that is switched on or off."""
 
     feature: Annotated[str, doc("Name of the feature.")]
-    mode: Annotated[Literal["Enable", "Disable"], doc("On or off.")] = "Disable"
+    mode: Annotated[Literal["Enable", "Disable"], doc("Enable or Disable.")] = "Disable"
 
 
 class NodePlacement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -73,8 +73,8 @@ class NodePlacement(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 class Resources(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Compute resources."""
 
-    limits: Annotated[dict[str, Quantity], doc("The most that each may use.")] = {}
-    requests: Annotated[dict[str, Quantity], doc("What each is guaranteed.")] = {}
+    limits: Annotated[dict[str, Quantity], doc("Resource limits of each container.")] = {}
+    requests: Annotated[dict[str, Quantity], doc("Resource requests of each container.")] = {}
 
 
 class ResourceRequirement(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -92,30 +92,30 @@ class CsrDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
     auto_approved_identities: Annotated[
         list[str],
-        doc("Users whose requests need no person, with the feature ManagedClusterAutoApproval."),
+        doc("Users whose requests are approved by the feature ManagedClusterAutoApproval."),
     ] = []
 
 
 class HubDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A way in which clusters register."""
 
-    auth_type: Annotated[AuthType, doc("The way.")] = "csr"
+    auth_type: Annotated[AuthType, doc("Registration auth type.")] = "csr"
     csr: Annotated[CsrDriver, doc("With csr.")] = CsrDriver()
     awsirsa: Annotated[Free | None, doc("With awsirsa.")] = None
     grpc: Annotated[Free | None, doc("With grpc.")] = None
 
 
 class HubRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How clusters register."""
+    """Registration of clusters."""
 
     auto_approve_users: Annotated[
-        list[str], doc("Older form of registrationDrivers[].csr.autoApprovedIdentities.")
+        list[str], doc("Deprecated form of registrationDrivers[].csr.autoApprovedIdentities.")
     ] = []
     feature_gates: Annotated[list[FeatureGate], doc("Features of registration.")] = []
     registration_drivers: Annotated[
         list[HubDriver],
         doc(
-            "The ways in which clusters register; csr when empty.",
+            "Registration drivers; csr when empty.",
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["authType"]},
         ),
     ] = []
@@ -125,7 +125,9 @@ class HubRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class HubDeployOption(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Where the hub runs."""
 
-    mode: Annotated[Literal["Default", "Hosted"], doc("On the hub, or beside it.")] = "Default"
+    mode: Annotated[
+        Literal["Default", "Hosted"], doc("Default: on the hub; Hosted: on another cluster.")
+    ] = "Default"
     hosted: Annotated[Free | None, doc("With Hosted.")] = None
 
 
@@ -140,9 +142,9 @@ class HubWork(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
 
 
 class ClusterManagerSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How the hub is installed."""
+    """Configuration of the hub."""
 
-    registration_configuration: Annotated[HubRegistration, doc("How clusters register.")] = (
+    registration_configuration: Annotated[HubRegistration, doc("Registration of clusters.")] = (
         HubRegistration()
     )
     deploy_option: Annotated[HubDeployOption, doc("Where the hub runs.")] = HubDeployOption()
@@ -156,14 +158,14 @@ class ClusterManagerSpec(Struct, frozen=True, kw_only=True, rename="camel", omit
     add_on_manager_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = field(
         default="", name="addOnManagerImagePullSpec"
     )
-    work_configuration: Annotated[HubWork, doc("How works are validated and delivered.")] = (
-        HubWork()
-    )
-    placement_configuration: Annotated[Free | None, doc("How placement works.")] = None
-    add_on_manager_configuration: Annotated[Free | None, doc("How add-ons work.")] = field(
+    work_configuration: Annotated[HubWork, doc("Configuration of ManifestWorks.")] = HubWork()
+    placement_configuration: Annotated[Free | None, doc("Configuration of placement.")] = None
+    add_on_manager_configuration: Annotated[Free | None, doc("Configuration of add-ons.")] = field(
         default=None, name="addOnManagerConfiguration"
     )
-    server_configuration: Annotated[Free | None, doc("How the hub's own server works.")] = None
+    server_configuration: Annotated[Free | None, doc("Configuration of the hub's own server.")] = (
+        None
+    )
 
 
 class Generation(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -191,11 +193,17 @@ class InstallationStatus(Struct, frozen=True, kw_only=True, rename="camel", omit
     """How an installation stands."""
 
     observed_generation: Annotated[
-        int, doc("Generation that the conditions speak of.", format="int64")
+        int, doc("Generation that the conditions were set for.", format="int64")
     ] = 0
-    conditions: Annotated[list[StandardCondition], doc("How it stands, by type.", **BY_TYPE)] = []
-    generations: Annotated[list[Generation], doc("What was last applied.")] = []
-    related_resources: Annotated[list[RelatedResource], doc("What belongs to it.")] = []
+    conditions: Annotated[
+        list[StandardCondition], doc("Conditions, keyed by type.", **BY_TYPE)
+    ] = []
+    generations: Annotated[
+        list[Generation], doc("Generations of the objects that were last applied.")
+    ] = []
+    related_resources: Annotated[
+        list[RelatedResource], doc("Objects that belong to the installation.")
+    ] = []
 
 
 class ClusterManager(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -204,8 +212,8 @@ class ClusterManager(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     resource: ClassVar[Resource] = CLUSTER_MANAGERS
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ClusterManagerSpec, doc("How the hub is installed.")] = ClusterManagerSpec()
-    status: Annotated[InstallationStatus, doc("How it stands.")] = InstallationStatus()
+    spec: Annotated[ClusterManagerSpec, doc("Configuration of the hub.")] = ClusterManagerSpec()
+    status: Annotated[InstallationStatus, doc("Observed state.")] = InstallationStatus()
 
     @property
     def auto_approved(self) -> frozenset[str]:
@@ -222,22 +230,22 @@ class KlusterletDeployOption(Struct, frozen=True, kw_only=True, rename="camel", 
 
     mode: Annotated[
         Literal["Default", "Hosted", "Singleton", "SingletonHosted"],
-        doc("On the cluster or elsewhere, in several pods or one; ours is always one."),
+        doc("Where the agent runs; it is always one pod."),
     ] = "Default"
 
 
 class AgentDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The way in which the cluster registers."""
 
-    auth_type: Annotated[AuthType, doc("The way.")] = "csr"
+    auth_type: Annotated[AuthType, doc("Registration auth type.")] = "csr"
     aws_irsa: Annotated[Free | None, doc("With awsirsa.")] = None
 
 
 class AgentRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How the cluster registers."""
+    """Registration of the cluster."""
 
     client_cert_expiration_seconds: Annotated[
-        Count, doc("How long certificates are to be valid; the hub's own choice when 0.")
+        Count, doc("Requested lifetime of certificates in seconds; the hub decides when 0.")
     ] = 0
     feature_gates: Annotated[list[FeatureGate], doc("Features of registration.")] = []
     cluster_annotations: Annotated[
@@ -249,12 +257,16 @@ class AgentRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_
     kube_api_burst: Annotated[Count, doc("Accepted, and without effect.")] = field(
         default=100, name="kubeAPIBurst"
     )
-    bootstrap_kube_configs: Annotated[Free | None, doc("Several hubs to choose from.")] = None
-    registration_driver: Annotated[AgentDriver, doc("The way.")] = AgentDriver()
+    bootstrap_kube_configs: Annotated[
+        Free | None, doc("Bootstrap kubeconfigs of several hubs.")
+    ] = None
+    registration_driver: Annotated[AgentDriver, doc("Registration auth type.")] = AgentDriver()
     add_on_kube_client_registration_driver: Annotated[
-        Free | None, doc("The way in which add-ons register.")
+        Free | None, doc("Registration auth type of add-ons.")
     ] = field(default=None, name="addOnKubeClientRegistrationDriver")
-    cluster_claim_configuration: Annotated[Free | None, doc("Which claims are told.")] = None
+    cluster_claim_configuration: Annotated[
+        Free | None, doc("Which ClusterClaims are reported.")
+    ] = None
 
 
 class HostAlias(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -265,7 +277,7 @@ class HostAlias(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
 
 class KlusterletSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How the agent is installed."""
+    """Configuration of the agent."""
 
     cluster_name: Annotated[
         str, doc("Name of the cluster on the hub.", maxLength=63, pattern=f"{NAME_PATTERN}|^$")
@@ -278,9 +290,9 @@ class KlusterletSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_def
             pattern="^open-cluster-management-[-a-z0-9]*[a-z0-9]$|^$",
         ),
     ] = ""
-    registration_configuration: Annotated[AgentRegistration, doc("How the cluster registers.")] = (
-        AgentRegistration()
-    )
+    registration_configuration: Annotated[
+        AgentRegistration, doc("Registration of the cluster.")
+    ] = AgentRegistration()
     deploy_option: Annotated[KlusterletDeployOption, doc("Where the agent runs.")] = (
         KlusterletDeployOption()
     )
@@ -291,12 +303,14 @@ class KlusterletSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_def
         ResourceRequirement | None, doc("Quality of service of the agent's pods.")
     ] = None
     node_placement: Annotated[NodePlacement, doc("Which nodes they run on.")] = NodePlacement()
-    hub_api_server_host_alias: Annotated[HostAlias | None, doc("A name for the hub.")] = None
+    hub_api_server_host_alias: Annotated[
+        HostAlias | None, doc("Host alias for the address of the hub.")
+    ] = None
     priority_class_name: Annotated[str, doc("Priority of the agent's pods.")] = ""
     image_pull_spec: Annotated[str, doc("Image of the agent.")] = ""
-    registration_image_pull_spec: Annotated[str, doc("The same, from before.")] = ""
+    registration_image_pull_spec: Annotated[str, doc("Deprecated form of the same field.")] = ""
     work_image_pull_spec: Annotated[str, doc("Accepted, and without effect.")] = ""
-    work_configuration: Annotated[Free | None, doc("How works are applied.")] = None
+    work_configuration: Annotated[Free | None, doc("Configuration of the work agent.")] = None
 
 
 class Klusterlet(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -305,8 +319,8 @@ class Klusterlet(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     resource: ClassVar[Resource] = KLUSTERLETS
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[KlusterletSpec, doc("How the agent is installed.")] = KlusterletSpec()
-    status: Annotated[InstallationStatus, doc("How it stands.")] = InstallationStatus()
+    spec: Annotated[KlusterletSpec, doc("Configuration of the agent.")] = KlusterletSpec()
+    status: Annotated[InstallationStatus, doc("Observed state.")] = InstallationStatus()
 
 
 def is_enabled(gates: list[FeatureGate], feature: str, *, default: bool) -> bool:

@@ -13,7 +13,7 @@ from knfleet.kube.errors import KubeError
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave everything running for you to look at.")
+@click.option("--keep", is_flag=True, help="Leave everything running.")
 @click.option(
     "--spokes", type=click.IntRange(0, 60), default=2, show_default=True, help="How many spokes."
 )
@@ -22,17 +22,17 @@ from knfleet.kube.errors import KubeError
     type=click.Choice(["fleet", "manual"]),
     default="fleet",
     show_default=True,
-    help="Whether spokes join by themselves, or ClusterProfiles are written by hand.",
+    help="Whether spokes register themselves, or ClusterProfiles are written by hand.",
 )
 @directory_option
 @explained(DevError, KubeError)
 def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> None:
-    """Show knfleet on real clusters on this machine.
+    """Run a demonstration on real clusters on this machine.
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
-    removes it; has two spokes join the hub, installs it on them, freezes one of them for a while,
+    removes it; registers two spokes with the hub, installs it on them, freezes one for a while,
     removes it there too; then takes everything down. All of it can be watched in a dashboard, whose
-    address is told early and at the end. With --keep the spokes stay joined, and keep Knative.
+    address is printed early and at the end. With --keep the spokes stay joined, and keep Knative.
     """
     from knfleet.dev.demo.demo import show
     from knfleet.dev.dev_clusters import DevClusters

@@ -45,7 +45,10 @@ directory_option = click.option(
     help="Folder for all files, instead of one in your data folder.",
 )
 name_option = click.option(
-    "--name", default="default", show_default=True, help="Which set of clusters, if several run."
+    "--name",
+    default="default",
+    show_default=True,
+    help="Name of the set of clusters, if several run.",
 )
 
 
@@ -64,7 +67,7 @@ def command() -> None:
     type=click.IntRange(0, 60),
     default=0,
     show_default=True,
-    help="How many clusters beside the hub; more than before adds some.",
+    help="Number of clusters beside the hub; a higher number than before adds some.",
 )
 @click.option("--port-range", default="20000-29999", show_default=True, help="Ports to use.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
@@ -72,7 +75,7 @@ def command() -> None:
 @directory_option
 @explained(DevError)
 def up(spokes: int, port_range: str, quiet: bool, name: str, directory: Path | None) -> None:
-    """Start a hub and spokes, or repair and extend those that there are."""
+    """Start a hub and spokes, or repair and extend existing ones."""
     from knfleet.dev import ports
     from knfleet.dev.dev_clusters import DevClusters
 
@@ -108,13 +111,13 @@ def down(name: str, directory: Path | None) -> None:
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
-    help="How to print.",
+    help="Output format.",
 )
 @name_option
 @directory_option
 @explained(DevError)
 def status(output: str, name: str, directory: Path | None) -> None:
-    """Show how each cluster is; exit code 1 when one is not well."""
+    """Show the status of each cluster; exit code 1 when one is not healthy."""
     import msgspec
 
     from knfleet.dev.dev_status import status as read_status
@@ -172,8 +175,8 @@ def known_cluster(folder: "DevFolder", cluster: str) -> str:
 @command.command()
 @click.argument("cluster")
 @click.argument("component", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on printing what is added.")
-@click.option("--tail", default=200, show_default=True, help="How many lines to begin with.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log.")
+@click.option("--tail", default=200, show_default=True, help="Number of lines to start with.")
 @name_option
 @directory_option
 @explained(DevError)
@@ -213,7 +216,7 @@ def binaries(quiet: bool) -> None:
 
 
 namespace_option = click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Where the workload is."
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of the workload."
 )
 
 
@@ -235,7 +238,7 @@ def hold(
     name: str,
     directory: Path | None,
 ) -> None:
-    """Keep a workload's pods from being ready, or break or slow them."""
+    """Keep a workload's pods from becoming ready, break them, or slow them down."""
     from knfleet.dev.dev_clusters import DevClusters
     from knfleet.dev.hold import HeldWorkload, annotate, wanted
 
@@ -258,7 +261,7 @@ def hold(
 @directory_option
 @explained(DevError)
 def release(cluster: str, workload: str, namespace: str, name: str, directory: Path | None) -> None:
-    """Let a held, broken or slow workload go."""
+    """Undo `hold` for a workload."""
     from knfleet.dev.dev_clusters import DevClusters
     from knfleet.dev.hold import RELEASED, HeldWorkload, annotate
 

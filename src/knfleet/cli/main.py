@@ -26,23 +26,23 @@ class CommandEntry(NamedTuple):
 COMMANDS: dict[str, CommandEntry] = {
     "accept": CommandEntry(
         "knfleet.cli.fleet.accept",
-        "Take clusters in that asked to join.",
+        "Accept clusters that asked to join.",
     ),
     "agent": CommandEntry(
         "knfleet.cli.process.agent",
-        "Keep this cluster joined to its hub.",
+        "Run the agent of a managed cluster.",
     ),
     "apply": CommandEntry(
         "knfleet.cli.knative.apply",
-        "Carry out a plan: write the custom resources that it was made for.",
+        "Apply a plan: write the custom resources that it was made for.",
     ),
     "clean": CommandEntry(
         "knfleet.cli.fleet.clean",
-        "Take a hub off its cluster.",
+        "Remove a hub from its cluster.",
     ),
     "clusterset": CommandEntry(
         "knfleet.cli.fleet.clusterset",
-        "Put clusters into sets, and let namespaces see sets.",
+        "Assign clusters to sets, and bind sets to namespaces.",
     ),
     "completion": CommandEntry(
         "knfleet.cli.completion",
@@ -58,15 +58,15 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "detach": CommandEntry(
         "knfleet.cli.fleet.detach",
-        "Take clusters out of their hub.",
+        "Detach clusters from their hub.",
     ),
     "doctor": CommandEntry(
         "knfleet.cli.fleet.doctor",
-        "Say what is wrong with a cluster, and what to do about it.",
+        "Diagnose a cluster: print problems, and how to fix them.",
     ),
     "explain": CommandEntry(
         "knfleet.cli.knative.explain",
-        "Say what a reason means, how to find the cause, and what fixes it.",
+        "Explain a reason: its meaning, how to find the cause, and how to fix it.",
     ),
     "get": CommandEntry(
         "knfleet.cli.fleet.get",
@@ -74,23 +74,23 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "init": CommandEntry(
         "knfleet.cli.fleet.init",
-        "Make a cluster a hub, and print how clusters join it.",
+        "Install a hub on a cluster, and print the join command.",
     ),
     "join": CommandEntry(
         "knfleet.cli.fleet.join",
-        "Have a cluster ask a hub to take it in.",
+        "Register this cluster with a hub.",
     ),
     "unjoin": CommandEntry(
         "knfleet.cli.fleet.unjoin",
-        "Take the agent off a cluster, with all that came with it.",
+        "Remove the agent and its objects from a cluster.",
     ),
     "bundle": CommandEntry(
         "knfleet.cli.knative.bundle",
-        "Get, list and check Knative's release files.",
+        "Download, list and verify Knative's release files.",
     ),
     "demo": CommandEntry(
         "knfleet.cli.demo",
-        "Show knfleet on real clusters on this machine.",
+        "Run a demonstration on real clusters on this machine.",
     ),
     "dev": CommandEntry(
         "knfleet.cli.dev",
@@ -106,7 +106,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "operator": CommandEntry(
         "knfleet.cli.process.operator",
-        "Install Knative as custom resources ask for it.",
+        "Run the operator: install Knative as custom resources specify.",
     ),
     "plan": CommandEntry(
         "knfleet.cli.knative.plan",
@@ -122,15 +122,15 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "status": CommandEntry(
         "knfleet.cli.knative.status",
-        "Show the fleet on one screen, or one installation link by link.",
+        "Show the status of the fleet, or of one installation in detail.",
     ),
     "support-bundle": CommandEntry(
         "knfleet.cli.knative.support_bundle",
-        "Pack what somebody else needs to find a fault, without secrets.",
+        "Collect diagnostic information in an archive, without secrets.",
     ),
     "wait": CommandEntry(
         "knfleet.cli.knative.wait",
-        "Return when installations or clusters are ready, gone, or say something.",
+        "Wait until installations or clusters are ready, removed, or have a condition.",
     ),
     "web": CommandEntry(
         "knfleet.cli.process.web",

@@ -46,10 +46,6 @@ from knfleet.kube.errors import (
 )
 from knfleet.runtime.logs import log
 
-NETWORK_TROUBLE = frozenset(kind.__name__ for kind in NetworkError.__subclasses__())
-"""Why a watch breaks off when the spoke may have gone."""
-
-
 ANSWER_LIMIT_BYTES = 32 * MIB
 MEMORY_LIMIT_BYTES = 128 * MIB
 """What one spoke may take; a thousand CRDs that were applied by kubectl take less."""
@@ -388,10 +384,12 @@ class ClusterConnection:
         elif verb != "watch":
             self.contact()
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
         """A watch ended; when it broke off, so may have the spoke."""
-        self.setup.observe.watch_restarted(cluster, resource, why)
-        if why in NETWORK_TROUBLE:
+        self.setup.observe.watch_restarted(cluster, resource, error)
+        if isinstance(error, NetworkError):
             self.suspect()
 
     def credential_refreshed(self, cluster: ClusterName) -> None:

@@ -31,7 +31,7 @@ class HubReconciler(Protocol):
         """The changes that lead to requests."""
         ...
 
-    async def reconcile(self, request: Request) -> Result:
+    async def reconcile(self, request: Request, /) -> Result:
         """Bring one object to its desired state."""
         ...
 

@@ -9,20 +9,19 @@ from typing import Literal
 
 from msgspec import Struct
 
+from knfleet.agent import rights
 from knfleet.api.cluster.access import ACCESS_ACCOUNT
-from knfleet.api.cluster.managedcluster import CLAIMS, PROPERTIES
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Object
 from knfleet.api.operator import (
     ADDON_NAMESPACE,
     AGENT_NAMESPACE,
     BOOTSTRAP_SECRET,
-    HUB_SECRET,
     KLUSTERLET,
     KLUSTERLETS,
 )
 from knfleet.api.operator import GROUP as OPERATOR_GROUP
-from knfleet.api.rbac_rules import RBAC_GROUP, READ, rule
+from knfleet.api.rbac_rules import RBAC_GROUP, rule
 from knfleet.install.deployments import (
     AGENT_MEMORY,
     HEALTH_PORT,
@@ -127,18 +126,13 @@ def secret(name: str, namespace: str, contents: dict[str, bytes]) -> Object:
 
 def home_roles(plan: AgentInstall) -> list[Object]:
     """What the agent may do beside its own pod: keep its identity, tell how it is."""
-    home = [
-        rule("", ["secrets"], ["create"]),
-        rule("", ["secrets"], [*READ, "update", "patch"], [HUB_SECRET, BOOTSTRAP_SECRET]),
-        rule("", ["serviceaccounts/token"], ["create"], [ACCESS_ACCOUNT]),
-    ]
-    own = [
-        rule(OPERATOR_GROUP, ["klusterlets"], ["get"], [plan.klusterlet]),
-        rule(OPERATOR_GROUP, ["klusterlets/status"], ["patch"], [plan.klusterlet]),
-    ]
+    own = rights.klusterlet_rules(plan.klusterlet)
     name = f"{AGENT_ROLE}:{plan.klusterlet}"
     return [
-        {**named(f"{RBAC_GROUP}/v1", "Role", AGENT_ROLE, plan.namespace), "rules": home},
+        {
+            **named(f"{RBAC_GROUP}/v1", "Role", AGENT_ROLE, plan.namespace),
+            "rules": rights.home_rules(),
+        },
         binding("Role", AGENT_ROLE, plan.workload, plan.namespace),
         {**named(f"{RBAC_GROUP}/v1", "ClusterRole", name), "rules": own},
         binding("ClusterRole", name, plan.workload, plan.namespace),
@@ -147,16 +141,9 @@ def home_roles(plan: AgentInstall) -> list[Object]:
 
 def agent_roles(plan: AgentInstall) -> list[Object]:
     """What the agent may see of the cluster, and the namespaces that it makes there."""
-    seen = [
-        rule("", ["nodes"], READ),
-        rule(CLAIMS.group, [CLAIMS.plural], READ),
-        rule(PROPERTIES.group, [PROPERTIES.plural], READ),
-        # Sets of clusters may want namespaces on them.
-        rule("", ["namespaces"], ["list", "create", "patch"]),
-        {"nonResourceURLs": ["/livez", "/healthz", "/version"], "verbs": ["get"]},
-    ]
+    rules = rights.managed_rules()
     return [
-        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", AGENT_ROLE), "rules": seen},
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", AGENT_ROLE), "rules": rules},
         binding("ClusterRole", AGENT_ROLE, plan.workload, plan.namespace),
     ]
 

@@ -241,7 +241,7 @@ class Reconciler:
         if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
             raise BadManifest(messages.losses_text(rendering.shortfall, lost))
         if rendering.version not in (said.status.version, record.announced):
-            said.installing(f"applying {len(rendering.objects)} objects of {rendering.version}")
+            said.installing(messages.applying_text(len(rendering.objects), rendering.version))
             await self.reporter.report(record, manifest, said)
             record.announced = rendering.version
         changes = await installation.apply(rendering.objects)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from knfleet.api.meta import ClusterName, Resource
+from knfleet.kube.errors import KubeError
 from knfleet.runtime.queue import WorkQueue
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ class Metrics:
         bound.inc()
         self.duration_of(verb).observe(seconds)
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
         """A client opens a watch again."""
         self.watch_restarts.labels(cluster).inc()
 

@@ -4,8 +4,6 @@ The chain is told by the custom resource alone. The first link that does not hol
 at: `opened` asks the target itself which workload, which replica set and which pod it is.
 """
 
-import re
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,22 +18,15 @@ from knfleet.api.knative.conditions import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.apply.applyset import ApplySet
-from knfleet.apply.change_set import FailureKind
 from knfleet.clusters.anchor import AnchorSpec
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.kinds import profile_of
+from knfleet.operator.status.messages import is_all_sent, is_of_target, problem_in
 from knfleet.operator.targets.targets import inventory_key
 from knfleet.view.fleet_model import ClusterRow, InstallRow, Stand
 from knfleet.view.fleet_reader import STUCK, install_row
 from knfleet.view.progress import progress_of
 from knfleet.view.workload_findings import WorkloadFinding, findings
-
-FAILED_APPLY = re.compile(
-    rf"\(({'|'.join(FailureKind)})\)|the operator is not allowed to |: [A-Z]+ /apis?/"
-    r"|\bleft: |^Job "
-)
-"""Install failures that the target caused; all others come from the release or the spec."""
-OF_INSTALL = re.compile(r"^(Inst|Uninst)all failed with message: ")
 
 
 class ChainLink(Struct, frozen=True, rename="camel"):
@@ -115,7 +106,7 @@ def release_link(row: InstallRow) -> ChainLink:
     if eligible is not None and eligible.status == "False":
         return ChainLink("release", "bad", eligible.message, eligible.reason)
     install = find(row.conditions, INSTALL_SUCCEEDED)
-    if is_error(install) and not FAILED_APPLY.search(problem_of(install)):
+    if is_error(install) and not is_of_target(problem_of(install)):
         return ChainLink("release", "bad", problem_of(install), reason_of(install))
     wanted = row.wanted or "the newest"
     if row.installed:
@@ -133,7 +124,7 @@ def objects_link(row: InstallRow) -> ChainLink:
     if install.reason == "AlreadyInstalled":
         return ChainLink("objects", "bad", install.message, install.reason)
     if is_error(install):
-        if FAILED_APPLY.search(problem_of(install)):
+        if is_of_target(problem_of(install)):
             return ChainLink("objects", "bad", problem_of(install), install.reason)
         return ChainLink("objects", "unknown", "nothing could be rendered")
     if install.status == "True" or is_applied(install, row):
@@ -146,8 +137,7 @@ def is_applied(install: Condition, row: InstallRow) -> bool:
     """Whether all was applied although the installation is not complete: workloads were judged."""
     workloads = find(row.conditions, DEPLOYMENTS_AVAILABLE)
     was_judged = workloads is not None and workloads.reason == "NotReady"
-    is_pending = not install.message.startswith(("applying ", "everything is applied"))
-    return install.reason == "Installing" and was_judged and not is_pending
+    return install.reason == "Installing" and was_judged and is_all_sent(install.message)
 
 
 def readiness_link(row: InstallRow) -> ChainLink:
@@ -179,8 +169,8 @@ def is_error(install: Condition | None) -> bool:
 
 
 def problem_of(install: Condition | None) -> str:
-    """What failed, without the words that every failure begins with."""
-    return OF_INSTALL.sub("", install.message) if install is not None else ""
+    """What failed."""
+    return problem_in(install.message) if install is not None else ""
 
 
 def reason_of(install: Condition | None) -> str:

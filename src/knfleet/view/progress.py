@@ -1,19 +1,14 @@
 """What is under way at an installation, with counts, as its conditions tell it."""
 
-import re
-
 from knfleet.api.knative.conditions import (
     DEPLOYMENTS_AVAILABLE,
     INSTALL_SUCCEEDED,
     Conditions,
     find,
 )
+from knfleet.operator.status.messages import read_waiting
 from knfleet.view.fleet_model import InstallProgress
 
-WAITING = re.compile(
-    r"Waiting on deployments: (?P<names>.*?); (?P<ready>\d+) of (?P<all>\d+) ready"
-)
-"""As `knative.messages` writes it."""
 LONGEST = 120
 UNDER_WAY = ("Installing", "Uninstalling")
 
@@ -25,12 +20,9 @@ def progress_of(conditions: Conditions) -> InstallProgress | None:
         return InstallProgress(shortened(install.message))
     workloads = find(conditions, DEPLOYMENTS_AVAILABLE)
     if workloads is not None and workloads.status == "False":
-        counted = WAITING.match(workloads.message)
-        if counted is not None:
-            waiting = tuple(counted["names"].split(", "))
-            return InstallProgress(
-                "workloads ready", int(counted["ready"]), int(counted["all"]), waiting
-            )
+        counts = read_waiting(workloads.message)
+        if counts is not None:
+            return InstallProgress("workloads ready", counts.ready, counts.total, counts.waiting)
     if install is not None and install.reason in UNDER_WAY:
         return InstallProgress(shortened(install.message))
     return None

@@ -12,6 +12,7 @@ from knfleet.apply.applyset import ApplySet
 from knfleet.apply.engine import Engine
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import KubeError
 from tests.support.objects import SET, namespace
 
 QUICK = Deadlines(passing_seconds=10, established_seconds=20, webhook_seconds=20, gone_seconds=40)
@@ -27,7 +28,9 @@ class Requests:
         """One attempt ended."""
         self.verbs[verb] += 1
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
         """Not counted."""
 
     def credential_refreshed(self, cluster: ClusterName) -> None:

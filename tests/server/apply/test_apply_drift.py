@@ -1,4 +1,4 @@
-"""Watching a set on a real API server: progress, idle passes, repairs and fights."""
+"""Watching a set on a real API server: progress, idle passes, repairs and conflicts."""
 
 import asyncio
 import random
@@ -28,8 +28,8 @@ class Guard:
         self.watch = SetWatch(bench.client, SET)
         self.engine = Engine(bench.client, SET, watch=self.watch, deadlines=QUICK)
         self.repairs: list[Repair] = []
-        fights = DriftConflicts(asyncio.get_running_loop().time, rules)
-        self.repairer = Repairer(self.engine, self.watch, fights, self.repairs.append)
+        conflicts = DriftConflicts(asyncio.get_running_loop().time, rules)
+        self.repairer = Repairer(self.engine, self.watch, conflicts, self.repairs.append)
 
     async def install(self, objects: list[Object]) -> None:
         """Apply, and watch from now on."""
@@ -176,21 +176,23 @@ async def test_what_others_add_is_no_drift(guard: Guard, bench: Bench, stranger:
     assert (await bench.get(CONFIG_MAPS, "c"))["data"] == {"a": "2", "theirs": "x"}
 
 
-async def test_a_fight_is_named_and_slowed(guard: Guard, bench: Bench, stranger: Client) -> None:
+async def test_a_drift_conflict_is_reported_and_slowed(
+    guard: Guard, bench: Bench, stranger: Client
+) -> None:
     """After a few repairs the other one may have it for a while."""
     await guard.install([config_map("c", a="1")])
 
     for count in range(1, 5):
         await stranger.patch(CONFIG_MAPS, Key("home", "c"), {"data": {"a": f"no {count}"}})
         await guard.told(count)
-    fight = guard.repairs[-1].fight
+    conflict = guard.repairs[-1].conflict
     await stranger.patch(CONFIG_MAPS, Key("home", "c"), {"data": {"a": "no 5"}})
     key = Ref("", "ConfigMap", "home", "c")
     await until(lambda: key in guard.repairer.drifts, "the next change is noticed")
 
-    assert [each.fight for each in guard.repairs[:3]] == [None] * 3
-    assert fight is not None
-    assert (fight.manager, fight.field, fight.ref) == ("stranger", "data.a", key)
+    assert [each.conflict for each in guard.repairs[:3]] == [None] * 3
+    assert conflict is not None
+    assert (conflict.manager, conflict.field, conflict.ref) == ("stranger", "data.a", key)
     assert (await bench.get(CONFIG_MAPS, "c"))["data"] == {"a": "no 5"}
 
 
@@ -215,7 +217,7 @@ async def test_fifty_random_edits_and_deletions_are_repaired(
         names = [f"c{n}" for n in range(10)]
         await asyncio.gather(*map(vandalize, names))
         await guard.told(10 * (round_ + 1))
-        guard.repairer.fights.contests.clear()
+        guard.repairer.conflicts.histories.clear()
 
     found = (await bench.client.list(CONFIG_MAPS, "home", labels=SET.selector)).items
     assert {each["metadata"]["name"]: each["data"] for each in found} == {

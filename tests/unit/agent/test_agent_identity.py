@@ -9,18 +9,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from knfleet.agent.registration.client_certificate import ClientCertificate, new_key
 from knfleet.agent.registration.cluster_names import AgentNames, name_problem, random_agent
 from knfleet.agent.registration.drivers import csr
-from knfleet.agent.registration.drivers.csr import (
-    ClientCertificate,
-    IssuedCertificate,
-    RequestRefused,
-    outcome,
-)
+from knfleet.agent.registration.drivers.csr import CSRDriver, decision_on
+from knfleet.agent.registration.drivers.driver import RequestRefused
 from knfleet.agent.registration.identity import (
     HubAddress,
     HubCredentials,
-    certificate_problem,
     choose_names,
     hub_kubeconfig,
     is_moved,
@@ -38,7 +34,7 @@ LONG = AgentNames("c" * 63, "agent")
 
 def issued(names: AgentNames, *, ends: datetime = NOW + timedelta(days=1)) -> HubCredentials:
     """What an agent holds after it was let in."""
-    key = csr.new_key()
+    key = new_key()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         request = x509.load_pem_x509_csr(csr.request_pem(key, names))
@@ -82,7 +78,7 @@ def test_a_name_that_no_cluster_can_have_is_told_from_one_that_can(name: str, wo
 
 @pytest.mark.parametrize("names", [NAMES, LONG])
 def test_a_request_names_the_agent_however_long_its_name_is(names: AgentNames):
-    pem = csr.request_pem(csr.new_key(), names)
+    pem = csr.request_pem(new_key(), names)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -100,14 +96,15 @@ def test_a_request_names_the_agent_however_long_its_name_is(names: AgentNames):
     assert base64.b64decode(manifest["spec"]["request"]) == pem
 
 
-def test_a_request_is_open_until_it_is_signed_refused_or_gone():
+def test_a_request_is_pending_until_it_is_signed_or_refused():
     denied = {"type": "Denied", "reason": "ClusterNameTaken", "message": "choose another"}
 
-    assert outcome({"status": {}}) is None
-    assert outcome({"status": {"conditions": [{"type": "Approved"}]}}) is None
-    assert outcome({"status": {"certificate": "cGVt"}}) == IssuedCertificate(b"pem")
-    assert outcome({"status": {"conditions": [denied]}}) == RequestRefused("denied: choose another")
-    assert isinstance(outcome(None), RequestRefused)
+    assert decision_on({"status": {}}) is None
+    assert decision_on({"status": {"conditions": [{"type": "Approved"}]}}) is None
+    assert decision_on({"status": {"certificate": "cGVt"}}) == b"pem"
+    assert decision_on({"status": {"conditions": [denied]}}) == RequestRefused(
+        "denied: choose another"
+    )
 
 
 def test_a_certificate_is_renewed_when_20_to_25_percent_of_its_life_are_left():
@@ -120,15 +117,16 @@ def test_a_certificate_is_renewed_when_20_to_25_percent_of_its_life_are_left():
 @pytest.mark.parametrize("names", [NAMES, LONG])
 def test_a_certificate_is_of_use_while_it_is_ours_and_lasts(names: AgentNames):
     credentials = issued(names)
+    problem = CSRDriver().problem
 
-    assert certificate_problem(credentials, names, NOW) == ""
-    assert "ended" in certificate_problem(credentials, names, NOW + timedelta(days=2))
-    assert "not for" in certificate_problem(credentials, AgentNames(names.cluster, "other"), NOW)
-    assert "no certificate" in certificate_problem(HubCredentials("c1", "a1"), names, NOW)
-    foreign = HubCredentials("", "", b"", csr.new_key(), credentials.certificate)
-    assert "does not belong" in certificate_problem(foreign, names, NOW)
+    assert problem(credentials, names, NOW) == ""
+    assert "ended" in problem(credentials, names, NOW + timedelta(days=2))
+    assert "not for" in problem(credentials, AgentNames(names.cluster, "other"), NOW)
+    assert "no certificate" in problem(HubCredentials("c1", "a1"), names, NOW)
+    foreign = HubCredentials("", "", b"", new_key(), credentials.certificate)
+    assert "does not belong" in problem(foreign, names, NOW)
     broken = HubCredentials("", "", b"", credentials.key, b"nonsense")
-    assert "cannot be read" in certificate_problem(broken, names, NOW)
+    assert "cannot be read" in problem(broken, names, NOW)
 
 
 def test_what_is_kept_is_read_back_the_same_and_never_printed():

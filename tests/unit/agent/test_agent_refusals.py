@@ -2,7 +2,7 @@
 
 import pytest
 
-from knfleet.agent.registration.registration import failure_reason
+from knfleet.agent.registration.cluster_registration import failure_reason
 from knfleet.kube.errors import ConnectionRefused, Forbidden, KubeError, TlsFailed, Unauthorized
 
 

@@ -1,4 +1,4 @@
-"""Drift, and when it becomes a fight."""
+"""Drift, and when it becomes a conflict."""
 
 from knfleet.api.meta import Object
 from knfleet.apply.observe.drift import ChangedField, ConflictRules, Drift, DriftConflicts, drift
@@ -61,55 +61,56 @@ def test_a_removed_field_and_a_deleted_object_have_no_name() -> None:
     assert drift(desired, None, CONTEXT) == Drift(REF, "deleted")
 
 
-def test_a_few_repairs_are_no_fight_and_more_are() -> None:
-    """The fight names the manager and the field, and the next repair must wait."""
-    fights = DriftConflicts(clock := Clock(), RULES)
+def test_a_few_repairs_are_no_conflict_and_more_are() -> None:
+    """The conflict names the manager and the field, and the next repair must wait."""
+    conflicts = DriftConflicts(clock := Clock(), RULES)
 
-    first = [fights.note(changed()) for _ in range(3)]
+    first = [conflicts.note(changed()) for _ in range(3)]
     assert first == [None] * 3
-    assert fights.wait_seconds(REF) == 0
+    assert conflicts.wait_seconds(REF) == 0
 
     clock.time += 1
-    fight = fights.note(changed())
-    assert fight is not None
-    assert (fight.manager, fight.field, fight.ref) == ("kubectl", "data.a", REF)
-    assert fights.wait_seconds(REF) == 5
+    conflict = conflicts.note(changed())
+    assert conflict is not None
+    assert (conflict.manager, conflict.field, conflict.ref) == ("kubectl", "data.a", REF)
+    assert conflicts.wait_seconds(REF) == 5
 
 
-def test_different_fields_and_slow_changes_are_no_fight() -> None:
+def test_different_fields_and_slow_changes_are_no_conflict() -> None:
     """A person who edits is not a program that insists."""
-    fights = DriftConflicts(clock := Clock(), RULES)
+    conflicts = DriftConflicts(clock := Clock(), RULES)
 
-    assert all(fights.note(changed(f"data.{n}")) is None for n in range(10))
+    assert all(conflicts.note(changed(f"data.{n}")) is None for n in range(10))
     for _ in range(10):
         clock.time += 30
-        assert fights.note(changed()) is None
+        assert conflicts.note(changed()) is None
 
 
-def test_delays_grow_to_a_limit_and_end_with_the_fight() -> None:
+def test_delays_grow_to_a_limit_and_end_with_the_conflict() -> None:
     """After a whole quiet window everything is as at first."""
-    fights = DriftConflicts(clock := Clock(), RULES)
+    conflicts = DriftConflicts(clock := Clock(), RULES)
     for _ in range(3):
-        fights.note(changed())
+        conflicts.note(changed())
 
     delays: list[float] = []
     for _ in range(4):
-        assert fights.note(changed()) is not None
-        delays.append(fights.wait_seconds(REF))
+        assert conflicts.note(changed()) is not None
+        delays.append(conflicts.wait_seconds(REF))
         clock.time += delays[-1]
     assert delays == [5, 10, 20, 20]
 
     clock.time += 60
-    assert fights.note(changed()) is None
-    assert fights.wait_seconds(REF) == 0
+    assert conflicts.note(changed()) is None
+    assert conflicts.wait_seconds(REF) == 0
 
 
 def test_an_object_that_is_deleted_again_and_again_is_fought_over_too() -> None:
     """Without a field, and without a name."""
-    fights = DriftConflicts(Clock(), RULES)
+    conflicts = DriftConflicts(Clock(), RULES)
     deleted = Drift(REF, "deleted")
 
-    fought = [fights.note(deleted) for _ in range(4)][-1]
+    conflict = [conflicts.note(deleted) for _ in range(4)][-1]
 
-    assert fought is not None
-    assert str(fought) == "somebody keeps changing ConfigMap home/c: repaired 4 times so far"
+    assert conflict is not None
+    text = "another client keeps changing ConfigMap home/c: repaired 4 times so far"
+    assert str(conflict) == text

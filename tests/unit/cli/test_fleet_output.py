@@ -228,11 +228,12 @@ def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str):
 
 def pending(agent: str, user: str = "system:bootstrap:ocmhub") -> PendingCluster:
     """A request that waits."""
+    from knfleet.agent.registration import client_certificate
     from knfleet.agent.registration.cluster_names import AgentNames
     from knfleet.agent.registration.drivers import csr
 
     names = AgentNames("c1", agent)
-    pem = csr.request_pem(csr.new_key(), names)
+    pem = csr.request_pem(client_certificate.new_key(), names)
     manifest = csr.request_manifest(pem, names)
     manifest["metadata"]["name"] = f"c1-{agent}"
     return PendingCluster(manifest, AgentCertificateRequest("c1", agent, user))

@@ -15,8 +15,7 @@ WAITING = "Waiting on deployments: activator; 4 of 5 ready: activator 0/1"
 BUSY = [condition(type_, "False", "NotReady", WAITING) for type_ in (READY, DEPLOYMENTS_AVAILABLE)]
 
 HEADINGS = (
-    "KIND             NAME             TARGET         VERSION   READY   SINCE   REASON  "
-    "   UNDER WAY"
+    "KIND             NAME             TARGET         VERSION   READY   SINCE   REASON     PROGRESS"
 )
 BUSY_LINE = "KnativeServing   knative/busy     fleet/edge-0   → 1.23    False   5m      NotReady"
 
@@ -62,7 +61,7 @@ def test_three_hundred_clusters_fit_on_a_screen() -> None:
     assert "lost " in text
     assert "knative/busy " in text
     assert "301 clusters: 1 in trouble, 300 healthy" in text
-    assert "more that are fine; all are in: knfleet status -o wide" in text
+    assert "more that are ready; all are in: knfleet status -o wide" in text
 
 
 def test_a_chain_shows_its_links_and_what_was_found() -> None:

@@ -9,7 +9,20 @@ from knfleet.apply.change_set import (
 )
 from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import Ref
-from knfleet.operator.status.messages import failure_text, jobs, left_text, waiting_text, workloads
+from knfleet.operator.status.messages import (
+    INSTALL_FAILED,
+    WorkloadCounts,
+    applying_text,
+    failure_text,
+    is_all_sent,
+    is_of_target,
+    jobs,
+    left_text,
+    problem_in,
+    read_waiting,
+    waiting_text,
+    workloads,
+)
 
 MAP = Ref("", "ConfigMap", "home", "a")
 
@@ -94,3 +107,31 @@ def test_what_is_left_is_counted_and_named() -> None:
         "2 objects are left: ConfigMap home/a: it changes (Conflict); "
         "Deployment home/a: it is being deleted"
     )
+
+
+def test_what_is_written_about_workloads_is_read_again() -> None:
+    """The dashboard counts them, and a status has no field for counts."""
+    summary = SetReadiness(
+        tuple(
+            ObjectReadiness(deployment(name), state)
+            for name, state in (
+                ("a", ReadinessState.READY),
+                ("b", ReadinessState.PROGRESSING),
+                ("c", ReadinessState.FAILED),
+            )
+        )
+    )
+
+    counts = read_waiting(waiting_text(summary, [deployment("c"), deployment("b")]))
+
+    assert counts == WorkloadCounts(("c", "b"), 1, 3)
+    assert read_waiting("all are there") is None
+
+
+def test_failures_of_the_target_are_told_from_those_of_the_release() -> None:
+    """They lead to another link of the chain."""
+    failure = ObjectFailure(deployment("a"), FailureKind.QUOTA, "exceeded quota")
+
+    assert is_of_target(problem_in(f"{INSTALL_FAILED}{failure_text([failure])}"))
+    assert not is_of_target(problem_in(f"{INSTALL_FAILED}spec.version: there is no version 9.9"))
+    assert is_all_sent(applying_text(3, "1.22.1"))

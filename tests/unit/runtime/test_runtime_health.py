@@ -45,7 +45,7 @@ async def test_what_was_counted_for_a_cluster_goes_when_it_leaves():
     metrics = Metrics()
     for cluster in (GONE, STAYS):
         metrics.request(cluster, "get", 200, 0.1)
-        metrics.watch_restarted(cluster, PODS, "ended")
+        metrics.watch_restarted(cluster, PODS, None)
         metrics.credential_refreshed(cluster)
         metrics.event(cluster, "dropped")
 

@@ -120,9 +120,9 @@ async def test_a_change_reaches_an_open_page(running: Running, fake_hub: FakeHub
     row = "i:KnativeServing/knative-serving/cluster-001"
     assert kind == "patch"
     assert "connection refused" in patch["blocks"][row]
-    assert "1</b> broken" in patch["blocks"]["counts"]
+    assert "1</b> failed" in patch["blocks"]["counts"]
     assert patch["lists"]["installs"][0] == row
-    assert "Serving broken" in patch["blocks"]["t:cluster-001"]
+    assert "Serving failed" in patch["blocks"]["t:cluster-001"]
     assert patch["lists"]["tiles"][0] == "t:cluster-001"
     assert not any("cluster-000" in each for each in patch["blocks"])
 

@@ -5,22 +5,25 @@ minted anew long before it ends, and put back at once when it disappears from th
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from knfleet.agent.agent_controller import AgentController, Wake
 from knfleet.agent.hub_session import HubSession
-from knfleet.agent.status.cluster_status import is_accepted
+from knfleet.agent.status.cluster_status import is_accepted, relevant_state
 from knfleet.api.cluster.access import ACCESS_ACCOUNT, ACCESS_SECRET
 from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
+from knfleet.api.rbac_rules import rule
 from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer
 from knfleet.kube.endpoint import Endpoint
 from knfleet.kube.errors import Forbidden, NotFound
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Component
 
 USED = 0.75
 """The part of a token's life after which it is replaced; the hub asks for less than 0.8."""
@@ -52,6 +55,12 @@ class AccessTokenController:
         fields = f"metadata.name={ACCESS_SECRET}"
         self.secret = Informer(session.hub, SECRETS, session.names.cluster, fields=fields)
         self.logged = ""
+
+    def watch(self, wake: Wake) -> Sequence[Component]:
+        """The Secret on the hub, and whether the cluster is accepted."""
+        self.session.on_cluster(wake, relevant_state)
+        self.secret.on_change(lambda _: wake())
+        return [self.secret]
 
     async def reconcile(self, _request: Request) -> Result:
         """Have the hub hold a token that is good for a while."""
@@ -125,3 +134,10 @@ def over(found: Object | None, wanted: Mapping[str, str]) -> dict[str, str | Non
     """The data of a merge patch: what is wanted, and nothing of ours that was there before."""
     there = part(found, "data") if found else {}
     return {**dict.fromkeys(there), **wanted}
+
+
+CONTROLLER = AgentController(
+    "handover",
+    AccessTokenController,
+    home_rules=(rule("", ["serviceaccounts/token"], ["create"], [ACCESS_ACCOUNT]),),
+)

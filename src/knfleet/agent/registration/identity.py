@@ -2,17 +2,14 @@
 
 import base64
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Self
 
 from msgspec import Struct
 
 from knfleet.agent.registration.cluster_names import AgentNames
-from knfleet.agent.registration.drivers import csr
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.auth.kubeconfig import Kubeconfig, choose, connect, parse, pick
 from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
-from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ConfigError
 from knfleet.kube.yaml import dump_all
@@ -135,22 +132,6 @@ def choose_names(
         asked.cluster or credentials.cluster or fallback.cluster,
         asked.agent or credentials.agent or fallback.agent,
     )
-
-
-def certificate_problem(credentials: HubCredentials, names: AgentNames, now: datetime) -> str:
-    """Why the kept certificate is of no use; empty when it is."""
-    if not credentials.key or not credentials.certificate:
-        return "there is no certificate yet"
-    certificate = csr.read(credentials.certificate)
-    if certificate is None:
-        return "the certificate cannot be read"
-    if problem := check_key_pair(credentials.certificate, credentials.key):
-        return problem
-    if certificate.common_name != names.user:
-        return f"the certificate is for {certificate.common_name}, not for {names.user}"
-    if certificate.ends <= now:
-        return f"the certificate ended {certificate.ends:%Y-%m-%d %H:%M:%S UTC}"
-    return ""
 
 
 def is_moved(credentials: HubCredentials, address: HubAddress) -> bool:

@@ -18,7 +18,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, is_true, put
 from knfleet.api.meta import Object
 from knfleet.api.quantity import quantity
-from knfleet.apply.manifest_fields import part
+from knfleet.apply.manifest_fields import items, part
 
 RESERVED_CLAIMS = (
     "id.k8s.io",
@@ -62,6 +62,16 @@ class ClaimFilter(Struct, frozen=True):
 def is_accepted(cluster: ManagedCluster) -> bool:
     """Whether the hub has taken the cluster in."""
     return is_true(cluster.status.conditions, ACCEPTED)
+
+
+def relevant_state(manifest: Object | None) -> object:
+    """The parts of a ManagedCluster that decide what the agent does: not messages, nor times."""
+    if manifest is None:
+        return None
+    conditions = [
+        (each["type"], each["status"]) for each in items(manifest, "status", "conditions")
+    ]
+    return part(manifest, "spec"), conditions
 
 
 def is_clock_off(cluster: ManagedCluster) -> bool:

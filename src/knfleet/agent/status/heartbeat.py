@@ -4,10 +4,12 @@ Hubs of Open Cluster Management let an agent get and update it, but not patch it
 """
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from knfleet.agent.agent_controller import AgentController, Wake
 from knfleet.agent.hub_session import HubSession
-from knfleet.agent.status.cluster_status import is_accepted
+from knfleet.agent.status.cluster_status import is_accepted, relevant_state
 from knfleet.api.cluster.managedcluster import LEASE_NAME
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object, Request
@@ -15,6 +17,7 @@ from knfleet.apply.manifest_fields import part
 from knfleet.kube.errors import Conflict
 from knfleet.runtime.controller import Result
 from knfleet.runtime.leader.lease_rules import microtime
+from knfleet.runtime.manager import Component
 
 CONFLICT_SECONDS = 0.1
 JITTER = 0.2
@@ -28,6 +31,11 @@ class HeartbeatController:
         self.session = session
         self.lease: Object | None = None
         """As the hub last showed it; None when it is to be read."""
+
+    def watch(self, wake: Wake) -> Sequence[Component]:
+        """Whether the cluster is accepted, and how often it is to send heartbeats."""
+        self.session.on_cluster(wake, relevant_state)
+        return []
 
     async def reconcile(self, _request: Request) -> Result:
         """Renew it once, if the cluster is accepted; the next time before it is due."""
@@ -49,3 +57,6 @@ class HeartbeatController:
             lease = await hub.get(LEASES, LEASE_NAME, cluster)
         now = {"renewTime": microtime(datetime.now(UTC))}
         self.lease = await hub.replace(LEASES, {**lease, "spec": {**part(lease, "spec"), **now}})
+
+
+CONTROLLER = AgentController("heartbeat", HeartbeatController)

@@ -4,22 +4,27 @@ One that no set wants any more is kept, for somebody may use it; its label says 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 from msgspec.structs import replace
 
+from knfleet.agent.agent_controller import AgentController, Wake
 from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.api.cluster.managedcluster import CLUSTERS, NAMESPACE_AVAILABLE, ManagedCluster
 from knfleet.api.conditions import StandardCondition, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.meta import Key, Object, Request
+from knfleet.api.rbac_rules import rule
+from knfleet.api.schema import decode
+from knfleet.apply.manifest_fields import items
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Component
 
 MANAGER = "knfleet-agent-namespaces"
 LABEL_PREFIX = "clusterset.open-cluster-management.io/"
@@ -74,6 +79,11 @@ class ManagedNamespaceController:
         self.session = session
         self.label = hub_label(session.address.endpoint.server)
 
+    def watch(self, wake: Wake) -> Sequence[Component]:
+        """The namespaces that the hub lists for an accepted cluster."""
+        self.session.on_cluster(wake, wanted_namespaces)
+        return []
+
     async def reconcile(self, _request: Request) -> Result:
         """Have the namespaces there that are wanted, and let go of the others."""
         cluster = self.session.cluster()
@@ -119,3 +129,17 @@ class ManagedNamespaceController:
 async def applied(spoke: Client, manifest: Object) -> None:
     """Write a namespace's label; what else it has stays."""
     await spoke.apply(NAMESPACES, manifest, manager=MANAGER)
+
+
+def wanted_namespaces(manifest: Object | None) -> object:
+    """The namespaces that are wanted on a cluster; None while it is not accepted."""
+    if manifest is None or not is_accepted(decode(manifest, ManagedCluster)):
+        return None
+    return [each["name"] for each in items(manifest, "status", "managedNamespaces")]
+
+
+CONTROLLER = AgentController(
+    "namespaces",
+    ManagedNamespaceController,
+    managed_rules=(rule("", ["namespaces"], ["list", "create", "patch"]),),
+)

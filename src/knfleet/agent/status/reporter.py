@@ -1,8 +1,10 @@
 """Tells the hub how the cluster is: when something changes, and now and then."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from knfleet.agent.agent_controller import AgentController, Wake
 from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import ClusterFacts, is_accepted, is_clock_off, patch_of
 from knfleet.api.cluster.managedcluster import (
@@ -15,13 +17,15 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import find
 from knfleet.api.core import NODES
 from knfleet.api.meta import Key, Object, Request
+from knfleet.api.rbac_rules import READ, rule
 from knfleet.api.schema import decode
 from knfleet.apply.manifest_fields import part
-from knfleet.kube.cache.informer import Informer
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
+from knfleet.runtime.manager import Component
 
 TRIES = 4
 TRY_SECONDS = 5.0
@@ -46,6 +50,19 @@ class ClusterStatusController:
         claims = [self.claims] if settings.has_claims else []
         return [self.nodes, *claims, *([self.properties] if settings.has_properties else [])]
 
+    def watch(self, wake: Wake) -> Sequence[Component]:
+        """The ManagedCluster, the agent's own condition, and what is reported of the cluster."""
+
+        def handle(change: StoreChange) -> None:
+            if without_metadata(change.old) != without_metadata(change.new):
+                wake()
+
+        self.session.own.on_change(lambda _: wake())
+        self.session.condition_handlers.append(wake)
+        for informer in self.watched:
+            informer.on_change(handle)
+        return self.watched
+
     async def reconcile(self, _request: Request) -> Result:
         """Look at the cluster, and write what is not said yet."""
         cluster = self.session.cluster()
@@ -58,7 +75,7 @@ class ClusterStatusController:
             cluster,
             facts,
             datetime.now(UTC),
-            further=self.session.rotated,
+            further=self.session.condition,
             claim_filter=self.session.settings.claim_filter,
         )
         if patch:
@@ -161,3 +178,20 @@ def identity(manifest: Object) -> Object:
     """Of an object's metadata what tells it, and its states, apart."""
     meta = manifest["metadata"]
     return {name: meta.get(name, "") for name in ("name", "uid", "resourceVersion")}
+
+
+def without_metadata(manifest: Object | None) -> Object:
+    """An object without what changes each time it is written."""
+    return {name: value for name, value in (manifest or {}).items() if name != "metadata"}
+
+
+CONTROLLER = AgentController(
+    "report",
+    ClusterStatusController,
+    managed_rules=(
+        rule("", ["nodes"], READ),
+        rule(CLAIMS.group, [CLAIMS.plural], READ),
+        rule(PROPERTIES.group, [PROPERTIES.plural], READ),
+        {"nonResourceURLs": ["/livez", "/healthz", "/version"], "verbs": ["get"]},
+    ),
+)

@@ -42,7 +42,7 @@ class LabelRequirement(Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     key: Annotated[str, doc("Name of the label.")]
     operator: Annotated[str, doc("In, NotIn, Exists or DoesNotExist.")]
-    values: Annotated[list[str], doc("The values that In and NotIn speak of.")] = []
+    values: Annotated[list[str], doc("Values for In and NotIn.")] = []
 
     def matches(self, labels: dict[str, str]) -> bool:
         """Whether an object's labels fulfil it; an operator that we do not know never holds."""
@@ -60,7 +60,7 @@ class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
     match_labels: Annotated[dict[str, str], doc("Labels that an object must have.")] = {}
     match_expressions: Annotated[
-        list[LabelRequirement], doc("Conditions that it must fulfil.")
+        list[LabelRequirement], doc("Requirements, all of which must be met.")
     ] = []
 
     def matches(self, labels: dict[str, str]) -> bool:
@@ -75,17 +75,19 @@ class ManagedClusterSelector(Struct, frozen=True, kw_only=True, rename="camel", 
 
     selector_type: Annotated[
         Literal["ExclusiveClusterSetLabel", "LabelSelector"],
-        doc("By the label that names one set for each cluster, or by any labels."),
+        doc("By the label that assigns a cluster to one set, or by any labels."),
     ] = "ExclusiveClusterSetLabel"
-    label_selector: Annotated[LabelSelector | None, doc("With LabelSelector: which labels.")] = None
+    label_selector: Annotated[
+        LabelSelector | None, doc("Label selector, for the type LabelSelector.")
+    ] = None
 
 
 class ManagedClusterSetSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a set consists of."""
 
-    cluster_selector: Annotated[ManagedClusterSelector, doc("Which clusters belong to it.")] = (
-        ManagedClusterSelector()
-    )
+    cluster_selector: Annotated[
+        ManagedClusterSelector, doc("Selector of the clusters in the set.")
+    ] = ManagedClusterSelector()
     managed_namespaces: Annotated[
         list[ManagedNamespace],
         doc(
@@ -98,7 +100,9 @@ class ManagedClusterSetSpec(Struct, frozen=True, kw_only=True, rename="camel", o
 class ConditionsStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A status that consists of conditions."""
 
-    conditions: Annotated[list[StandardCondition], doc("How it stands, by type.", **BY_TYPE)] = []
+    conditions: Annotated[
+        list[StandardCondition], doc("Conditions, keyed by type.", **BY_TYPE)
+    ] = []
 
 
 class ManagedClusterSet(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -107,10 +111,10 @@ class ManagedClusterSet(Struct, frozen=True, kw_only=True, rename="camel", omit_
     resource: ClassVar[Resource] = CLUSTER_SETS
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ManagedClusterSetSpec, doc("What the set consists of.")] = (
-        ManagedClusterSetSpec()
-    )
-    status: Annotated[ConditionsStatus, doc("What the hub says about it.")] = ConditionsStatus()
+    spec: Annotated[
+        ManagedClusterSetSpec, doc("Selection of clusters, and namespaces on them.")
+    ] = ManagedClusterSetSpec()
+    status: Annotated[ConditionsStatus, doc("Observed state.")] = ConditionsStatus()
 
     def has(self, labels: dict[str, str]) -> bool:
         """Whether a cluster with these labels belongs to the set."""
@@ -121,7 +125,7 @@ class ManagedClusterSet(Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class BindingSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is bound."""
+    """The set that is bound."""
 
     cluster_set: Annotated[str, doc("Name of the set.", minLength=1)]
 
@@ -133,9 +137,9 @@ class ManagedClusterSetBinding(
 
     resource: ClassVar[Resource] = BINDINGS
 
-    spec: Annotated[BindingSpec, doc("What is bound.")]
+    spec: Annotated[BindingSpec, doc("The set that is bound.")]
     metadata: ObjectMeta = ObjectMeta()
-    status: Annotated[ConditionsStatus, doc("What the hub says about it.")] = ConditionsStatus()
+    status: Annotated[ConditionsStatus, doc("Observed state.")] = ConditionsStatus()
 
     @property
     def key(self) -> Key:

@@ -159,9 +159,9 @@ class ManagedClusterSpec(Struct, frozen=True, kw_only=True, rename="camel", omit
         list[ClientConfig], doc("Where the cluster's API server is reached from the hub.")
     ] = []
     lease_duration_seconds: Annotated[
-        Int32, doc("How often the agent shows that it is alive.", minimum=0)
+        Int32, doc("Interval of the agent's heartbeats, in seconds.", minimum=0)
     ] = LEASE_SECONDS
-    taints: Annotated[list[Taint], doc("What keeps placements away.")] = []
+    taints: Annotated[list[Taint], doc("Taints, which placements must tolerate.")] = []
 
 
 class ManagedClusterVersion(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -173,34 +173,34 @@ class ManagedClusterVersion(Struct, frozen=True, kw_only=True, rename="camel", o
 class Claim(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A fact that a cluster tells of itself."""
 
-    name: Annotated[str, doc("Name of the fact.", minLength=1, maxLength=253)]
-    value: Annotated[str, doc("Value of the fact.", minLength=1, maxLength=1024)]
+    name: Annotated[str, doc("Name of the claim.", minLength=1, maxLength=253)]
+    value: Annotated[str, doc("Value of the claim.", minLength=1, maxLength=1024)]
 
 
 class MemberNamespace(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A namespace that a set wants on this cluster, and how it stands there."""
 
     name: Annotated[str, doc("Name of the namespace.", maxLength=63, pattern=NAME_PATTERN)]
-    cluster_set: Annotated[str, doc("The set that wants it.")]
+    cluster_set: Annotated[str, doc("Name of the ManagedClusterSet that lists it.")]
     conditions: Annotated[
-        list[StandardCondition], doc("How it stands, by type; the agent writes it.")
+        list[StandardCondition], doc("Conditions, keyed by type; written by the agent.")
     ] = []
 
 
 class ManagedClusterStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What hub and agent know about a cluster."""
 
-    conditions: Annotated[list[StandardCondition], doc("How it stands, by type.", **BY_TYPE)] = []
-    capacity: Annotated[
-        dict[str, IntOrString], doc("What all nodes have together, by resource.")
-    ] = {}
+    conditions: Annotated[
+        list[StandardCondition], doc("Conditions, keyed by type.", **BY_TYPE)
+    ] = []
+    capacity: Annotated[dict[str, IntOrString], doc("Capacity of all nodes, by resource.")] = {}
     allocatable: Annotated[
-        dict[str, IntOrString], doc("What pods may use of it, by resource.")
+        dict[str, IntOrString], doc("Allocatable resources of all schedulable nodes, by resource.")
     ] = {}
-    version: Annotated[ManagedClusterVersion, doc("What the cluster runs.")] = (
+    version: Annotated[ManagedClusterVersion, doc("Version of the cluster.")] = (
         ManagedClusterVersion()
     )
-    cluster_claims: Annotated[list[Claim], doc("What the cluster tells of itself.")] = []
+    cluster_claims: Annotated[list[Claim], doc("Claims reported by the agent.")] = []
     managed_namespaces: Annotated[
         list[MemberNamespace],
         doc(
@@ -219,10 +219,8 @@ class ManagedCluster(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     resource: ClassVar[Resource] = CLUSTERS
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ManagedClusterSpec, doc("What the hub wants of the cluster.")] = (
-        ManagedClusterSpec()
-    )
-    status: Annotated[ManagedClusterStatus, doc("What hub and agent know about it.")] = (
+    spec: Annotated[ManagedClusterSpec, doc("Desired state of the cluster.")] = ManagedClusterSpec()
+    status: Annotated[ManagedClusterStatus, doc("State observed by hub and agent.")] = (
         ManagedClusterStatus()
     )
 
@@ -233,7 +231,7 @@ class ManagedCluster(Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     @property
     def lease_seconds(self) -> int:
-        """How often the agent shows that it is alive."""
+        """Interval of the agent's heartbeats, in seconds."""
         return self.spec.lease_duration_seconds or LEASE_SECONDS
 
     @property
@@ -243,9 +241,9 @@ class ManagedCluster(Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class ClaimSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is claimed."""
+    """Value of the claim."""
 
-    value: Annotated[str, doc("Value of the fact.", minLength=1, maxLength=1024)] = ""
+    value: Annotated[str, doc("Value of the claim.", minLength=1, maxLength=1024)] = ""
 
 
 class ClusterClaim(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -254,7 +252,7 @@ class ClusterClaim(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     resource: ClassVar[Resource] = CLAIMS
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ClaimSpec, doc("What is claimed.")] = ClaimSpec()
+    spec: Annotated[ClaimSpec, doc("Value of the claim.")] = ClaimSpec()
 
 
 def cluster_groups(cluster: str) -> tuple[str, str]:

@@ -38,14 +38,14 @@ DEPENDENTS = (
 class Condition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One aspect of an object's state."""
 
-    type: Annotated[str, doc("Name of the aspect.")]
+    type: Annotated[str, doc("Type of the condition.")]
     status: Annotated[Status, doc("True, False or Unknown.")]
     severity: Annotated[str, doc("Empty for an error, else Warning or Info.")] = ""
     last_transition_time: Annotated[
         str, doc("When status, reason or message last changed.", format="date-time")
     ] = ""
-    reason: Annotated[str, doc("One word that says why.")] = ""
-    message: Annotated[str, doc("What happened, for people.")] = ""
+    reason: Annotated[str, doc("Reason in one word, CamelCase.")] = ""
+    message: Annotated[str, doc("Message for users.")] = ""
 
     def __post_init__(self) -> None:
         force_setattr(self, "message", bounded(self.message))

@@ -23,7 +23,7 @@ class ServerTls(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     """TLS of a gateway's server."""
 
     https_redirect: Annotated[bool, doc("Whether plain HTTP is answered by a redirect.")] = False
-    mode: Annotated[str, doc("How TLS is spoken; PASSTHROUGH when empty.", enum=TLS_MODES)] = ""
+    mode: Annotated[str, doc("TLS mode; PASSTHROUGH when empty.", enum=TLS_MODES)] = ""
     server_certificate: Annotated[str, doc("File of the server's certificate.")] = ""
     private_key: Annotated[str, doc("File of the server's private key.")] = ""
     ca_certificates: Annotated[str, doc("File of the authorities that clients are checked by.")] = (

@@ -30,8 +30,8 @@ class ContainerResources(Struct, frozen=True, kw_only=True, rename="camel", omit
     """Compute resources of one container."""
 
     container: Annotated[str, doc("Name of the container.")]
-    limits: Annotated[dict[str, Quantity], doc("The most that it may use, by resource.")] = {}
-    requests: Annotated[dict[str, Quantity], doc("What it is guaranteed, by resource.")] = {}
+    limits: Annotated[dict[str, Quantity], doc("Limits, by resource.")] = {}
+    requests: Annotated[dict[str, Quantity], doc("Requests, by resource.")] = {}
     claims: Annotated[
         list[ResourceClaimObject], doc("Accepted, and without effect.", **BY_NAME)
     ] = []
@@ -51,13 +51,17 @@ class ContainerProbe(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Timing of one container's probe; with no field set the probe is removed."""
 
     container: Annotated[str, doc("Name of the container.")]
-    initial_delay_seconds: Annotated[Count | None, doc("Wait before the first probe.")] = None
-    timeout_seconds: Annotated[Count | None, doc("Time that one probe may take.")] = None
-    period_seconds: Annotated[Count | None, doc("Time between probes.")] = None
-    success_threshold: Annotated[Count | None, doc("Successes that make it good again.")] = None
-    failure_threshold: Annotated[Count | None, doc("Failures that make it bad.")] = None
+    initial_delay_seconds: Annotated[Count | None, doc("Seconds before the first probe.")] = None
+    timeout_seconds: Annotated[Count | None, doc("Timeout of a probe, in seconds.")] = None
+    period_seconds: Annotated[Count | None, doc("Seconds between probes.")] = None
+    success_threshold: Annotated[
+        Count | None, doc("Consecutive successes after which the probe counts as successful.")
+    ] = None
+    failure_threshold: Annotated[
+        Count | None, doc("Consecutive failures after which the probe counts as failed.")
+    ] = None
     termination_grace_period_seconds: Annotated[
-        int | None, doc("Time to end in after the probe failed.", format="int64")
+        int | None, doc("Seconds for graceful termination after the probe failed.", format="int64")
     ] = None
 
 
@@ -104,10 +108,11 @@ class BudgetOverride(Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     name: Annotated[str, doc("Name of the PodDisruptionBudget.")]
     min_available: Annotated[
-        IntOrString | None, doc("Number or share of pods that must stay; or maxUnavailable.")
+        IntOrString | None,
+        doc("Number or share of pods that must be available; or maxUnavailable."),
     ] = None
     max_unavailable: Annotated[
-        IntOrString | None, doc("Number or share of pods that may go; or minAvailable.")
+        IntOrString | None, doc("Number or share of pods that may be unavailable; or minAvailable.")
     ] = None
     selector: Annotated[
         LabelSelectorObject | None, doc("Accepted, and without effect.", **ATOMIC)

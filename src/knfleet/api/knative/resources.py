@@ -63,7 +63,8 @@ class KnativeSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
         list[ManifestSource], doc("Manifests to install instead of the release's own.")
     ] = []
     additional_manifests: Annotated[
-        list[ManifestSource], doc("Manifests to install besides; they win over equal objects.")
+        list[ManifestSource],
+        doc("Further manifests to install; their objects replace equal ones of the release."),
     ] = []
     config: Annotated[
         dict[str, dict[str, str]],
@@ -75,7 +76,7 @@ class KnativeSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     ] = field(default=None, name="high-availability")
     workloads: Annotated[list[WorkloadOverride], doc("Changes to single workloads.")] = []
     deployments: Annotated[
-        list[WorkloadOverride], doc("Deprecated: use workloads, which win over these.")
+        list[WorkloadOverride], doc("Deprecated: use workloads, which have precedence.")
     ] = []
     resources: Annotated[
         list[ContainerResources],
@@ -85,11 +86,11 @@ class KnativeSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     pod_disruption_budgets: Annotated[
         list[BudgetOverride], doc("Changes to single PodDisruptionBudgets.")
     ] = []
-    namespace: Annotated[NamespaceSettings, doc("What the Namespace carries.")] = (
-        NamespaceSettings()
-    )
+    namespace: Annotated[
+        NamespaceSettings, doc("Labels and annotations of the component's Namespace.")
+    ] = NamespaceSettings()
     namespace_configuration: Annotated[
-        NamespaceSettings, doc("The same as namespace, which wins over it.")
+        NamespaceSettings, doc("The same as namespace, which has precedence.")
     ] = NamespaceSettings()
     cluster_profile_ref: Annotated[
         ClusterProfileRef | None,
@@ -140,7 +141,7 @@ class ServingSpec(KnativeSpec, frozen=True, kw_only=True, rename="camel", omit_d
     """Which Knative Serving to install, and how."""
 
     controller_custom_certs: Annotated[
-        CustomCerts | None, doc("Certificates that the controller trusts besides.")
+        CustomCerts | None, doc("Further certificates that the controller trusts.")
     ] = field(default=None, name="controller-custom-certs")
     ingress: Annotated[Ingress | None, doc("Ingress plugins; Istio when absent.")] = None
     security: Annotated[Security | None, doc("Security plugins.")] = None
@@ -201,15 +202,15 @@ class EventingSpec(KnativeSpec, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class KnativeStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What was seen and done."""
+    """Observed state."""
 
     observed_generation: Annotated[
-        int, doc("Generation that the conditions speak of.", format="int64")
+        int, doc("Generation that the conditions were set for.", format="int64")
     ] = 0
-    conditions: Annotated[list[Condition], doc("How it stands, by type.")] = []
+    conditions: Annotated[list[Condition], doc("Conditions, keyed by type.")] = []
     version: Annotated[str, doc("Release that is fully installed.")] = ""
     manifests: Annotated[list[str], doc("Where the installed manifests came from.")] = []
-    annotations: Annotated[dict[str, str], doc("Free for others to write.")] = {}
+    annotations: Annotated[dict[str, str], doc("Reserved for other clients.")] = {}
 
 
 class KnativeServing(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -220,7 +221,7 @@ class KnativeServing(Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[ServingSpec, doc("Which Knative Serving to install, and how.")] = ServingSpec()
-    status: Annotated[KnativeStatus, doc("What was seen and done.")] = KnativeStatus()
+    status: Annotated[KnativeStatus, doc("Observed state.")] = KnativeStatus()
 
     @property
     def key(self) -> Key:
@@ -238,7 +239,7 @@ class KnativeEventing(Struct, frozen=True, kw_only=True, rename="camel", omit_de
     spec: Annotated[EventingSpec, doc("Which Knative Eventing to install, and how.")] = (
         EventingSpec()
     )
-    status: Annotated[KnativeStatus, doc("What was seen and done.")] = KnativeStatus()
+    status: Annotated[KnativeStatus, doc("Observed state.")] = KnativeStatus()
 
     @property
     def key(self) -> Key:

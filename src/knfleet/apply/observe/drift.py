@@ -1,4 +1,4 @@
-"""Changes by others to what we applied: what changed, who did it, and when it becomes a fight.
+"""Changes by others to what we applied: what changed, who did it, and when it becomes a conflict.
 
 Drift is seen from metadata: a field that we applied and no longer own was changed by somebody,
 whose own set of fields tells the name. A field that was removed leaves no name behind.
@@ -69,7 +69,7 @@ def touched(
 
 
 class DriftConflict(Struct, frozen=True):
-    """Somebody changes the same field again as often as we repair it."""
+    """Another client changes the same field again as often as we repair it."""
 
     ref: Ref
     field: str
@@ -78,16 +78,16 @@ class DriftConflict(Struct, frozen=True):
     """How often it was repaired since it began."""
 
     def __str__(self) -> str:
-        who = f"the field manager {self.manager!r}" if self.manager else "somebody"
+        who = f"the field manager {self.manager!r}" if self.manager else "another client"
         what = f"{self.field} of {self.ref}" if self.field else str(self.ref)
         return f"{who} keeps changing {what}: repaired {self.repairs} times so far"
 
 
 class ConflictRules(Struct, frozen=True):
-    """When repairs become a fight, and how it is slowed."""
+    """When repairs count as a conflict, and how they are slowed."""
 
     repairs: int = 3
-    """So many repairs of one field within the window are still no fight."""
+    """So many repairs of one field within the window are still no conflict."""
     window_seconds: float = 60
     first_delay_seconds: float = 5
     longest_delay_seconds: float = 300
@@ -102,50 +102,50 @@ class RepairHistory(Struct):
     times: dict[ChangedField, deque[float]]
     last: float = 0
     total: int = 0
-    fighting: bool = False
+    is_conflict: bool = False
     delay_seconds: float = 0
     next_at: float = 0
 
 
 class DriftConflicts:
-    """Counts repairs, sees fights, and says how long to wait before the next repair."""
+    """Counts repairs, detects conflicts, and tells how long to wait before the next repair."""
 
     def __init__(self, now: Callable[[], float], rules: ConflictRules = RULES) -> None:
         self.now = now
         self.rules = rules
-        self.contests: dict[Ref, RepairHistory] = {}
+        self.histories: dict[Ref, RepairHistory] = {}
 
     def note(self, drift: Drift) -> DriftConflict | None:
-        """Take note of a repair; the fight that it is a part of, if it is one."""
+        """Record a repair; the conflict that it is a part of, if it is one."""
         now = self.now()
         self.forget(now)
-        contest = self.contests.setdefault(drift.ref, RepairHistory({}))
-        contest.last, contest.total = now, contest.total + 1
+        history = self.histories.setdefault(drift.ref, RepairHistory({}))
+        history.last, history.total = now, history.total + 1
         worst, count = ChangedField(""), 0
         for each in drift.touched or (ChangedField(""),):
-            times = contest.times.setdefault(each, deque())
+            times = history.times.setdefault(each, deque())
             times.append(now)
             self.trim(times, now)
             if len(times) > count:
                 worst, count = each, len(times)
-        # A fight goes on, however slowly, until the object is left in peace for a whole window.
-        if count <= self.rules.repairs and not contest.fighting:
+        # A conflict lasts, however slow, until the object stays unchanged for a whole window.
+        if count <= self.rules.repairs and not history.is_conflict:
             return None
-        self.slow(contest, now)
-        return DriftConflict(drift.ref, worst.field, worst.manager, contest.total)
+        self.slow(history, now)
+        return DriftConflict(drift.ref, worst.field, worst.manager, history.total)
 
-    def slow(self, contest: RepairHistory, now: float) -> None:
+    def slow(self, history: RepairHistory, now: float) -> None:
         """Wait twice as long as before."""
         rules = self.rules
-        longer = contest.delay_seconds * 2 or rules.first_delay_seconds
-        contest.delay_seconds = min(rules.longest_delay_seconds, longer)
-        contest.next_at = now + contest.delay_seconds
-        contest.fighting = True
+        longer = history.delay_seconds * 2 or rules.first_delay_seconds
+        history.delay_seconds = min(rules.longest_delay_seconds, longer)
+        history.next_at = now + history.delay_seconds
+        history.is_conflict = True
 
     def wait_seconds(self, ref: Ref) -> float:
         """How long the next repair of an object must wait."""
-        contest = self.contests.get(ref)
-        return 0 if contest is None else max(0.0, contest.next_at - self.now())
+        history = self.histories.get(ref)
+        return 0 if history is None else max(0.0, history.next_at - self.now())
 
     def trim(self, times: deque[float], now: float) -> None:
         """Forget repairs that are too old to count."""
@@ -153,11 +153,11 @@ class DriftConflicts:
             times.popleft()
 
     def forget(self, now: float) -> None:
-        """Forget objects that have been left in peace for a window after their last delay."""
+        """Forget objects that stayed unchanged for a window after their last delay."""
         quiet = [
             ref
-            for ref, contest in self.contests.items()
-            if contest.last + contest.delay_seconds + self.rules.window_seconds <= now
+            for ref, history in self.histories.items()
+            if history.last + history.delay_seconds + self.rules.window_seconds <= now
         ]
         for ref in quiet:
-            del self.contests[ref]
+            del self.histories[ref]

@@ -23,7 +23,7 @@ class Repair(Struct, frozen=True):
     drift: Drift
     changes: ChangeSet
     """What the repair did, with the changes of others that were repaired at the same time."""
-    fight: DriftConflict | None = None
+    conflict: DriftConflict | None = None
 
 
 class Repairer:
@@ -33,11 +33,11 @@ class Repairer:
         self,
         engine: Engine,
         watch: SetWatch,
-        fights: DriftConflicts,
+        conflicts: DriftConflicts,
         report: Callable[[Repair], None],
     ) -> None:
         self.engine = engine
-        self.fights = fights
+        self.conflicts = conflicts
         self.report = report
         self.objects: Sequence[Object] = ()
         self.drifts: dict[Ref, Drift] = {}
@@ -69,7 +69,7 @@ class Repairer:
         """Repair until cancelled."""
         while True:
             self.woken.clear()
-            waits = {ref: self.fights.wait_seconds(ref) for ref in self.drifts}
+            waits = {ref: self.conflicts.wait_seconds(ref) for ref in self.drifts}
             due = [ref for ref, seconds in waits.items() if seconds <= 0]
             if due:
                 await self.repair({ref: self.drifts.pop(ref) for ref in due})
@@ -95,4 +95,4 @@ class Repairer:
             return
         self.repaired += len(drifts)
         for each in drifts.values():
-            self.report(Repair(each, changes, self.fights.note(each)))
+            self.report(Repair(each, changes, self.conflicts.note(each)))

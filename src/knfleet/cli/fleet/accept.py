@@ -20,18 +20,27 @@ LOOK_SECONDS = 0.5
 
 @click.command()
 @cluster_options
-@click.option("--clusters", "names", default="", help="Names, as c1,c2.")
-@click.option("--cluster", "old", default="", hidden=True, help="The same, from before.")
-@click.option("--wait", is_flag=True, help="For the requests, and until all are available.")
+@click.option("--clusters", "names", default="", help="Names of clusters, as c1,c2.")
+@click.option("--cluster", "old", default="", hidden=True, help="Deprecated form of --clusters.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for the requests, and until all clusters are available."
+)
 @click.option("--requesters", default="", help="Further users whose requests are approved.")
-@click.option("--agent", default="", help="The agent to let in, when several ask.")
-@click.option("--key", default="", help="Fingerprint of the key to let in, when several ask.")
-@click.option("--skip-approve-check", "unchecked", is_flag=True, help="Whoever asked.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done.")
-@click.option("--allow-reregistration", "again", is_flag=True, help="Let a new agent take over.")
+@click.option("--agent", default="", help="Name of the agent to accept, when several ask.")
+@click.option("--key", default="", help="Fingerprint of the key to accept, when several ask.")
+@click.option(
+    "--skip-approve-check", "unchecked", is_flag=True, help="Approve requests of any user."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done.")
+@click.option(
+    "--allow-reregistration",
+    "again",
+    is_flag=True,
+    help="Accept a new agent of a registered cluster.",
+)
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Take clusters in that asked to join.
+    """Accept clusters that asked to join.
 
     \b
     knfleet accept --clusters cluster1,cluster2

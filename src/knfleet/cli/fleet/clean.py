@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 @click.command()
 @cluster_options
 @click.option("--name", default="cluster-manager", hidden=True, expose_value=False)
-@click.option("--purge-operator", type=bool, default=True, help="false: leave the CRDs.")
+@click.option("--purge-operator", type=bool, default=True, help="false: keep the CRDs.")
 @click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @click.option("--output-file", hidden=True, expose_value=False)
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Take a hub off its cluster.
+    """Remove a hub from its cluster.
 
-    All clusters must have left before.
+    All clusters must be detached before.
     """
     from knfleet.cli.fleet.init import objects_of
     from knfleet.install.deployments import HubInstall

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Put clusters into sets, and let namespaces see sets."""
+    """Assign clusters to sets, and bind sets to namespaces."""
 
 
 @command.command("set")
 @cluster_options
-@click.option("--clusters", required=True, help="Names, as c1,c2.")
+@click.option("--clusters", required=True, help="Names of clusters, as c1,c2.")
 @click.argument("name")
 @explained(KubeError)
 def set_(
     name: str, clusters: str, context: str | None, kubeconfig: Path | None, **_options: Any
 ) -> None:
-    """Put clusters into a set."""
+    """Assign clusters to a set."""
     from knfleet.api.cluster.clusterset import CLUSTER_SETS
     from knfleet.api.cluster.managedcluster import CLUSTERS, SET_LABEL
     from knfleet.api.meta import Key
@@ -45,13 +45,13 @@ def set_(
 
 @command.command("bind")
 @cluster_options
-@click.option("--namespace", "-n", required=True, help="Where the set is to be seen.")
+@click.option("--namespace", "-n", required=True, help="Namespace to bind the set to.")
 @click.argument("name")
 @explained(KubeError)
 def bind(
     name: str, namespace: str, context: str | None, kubeconfig: Path | None, **_options: Any
 ) -> None:
-    """Let a namespace see a set: profiles of its clusters appear there."""
+    """Bind a set to a namespace: ClusterProfiles of its clusters are published there."""
     from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
 
     async def work(client: "Client") -> None:
@@ -70,13 +70,13 @@ def bind(
 
 @command.command("unbind")
 @cluster_options
-@click.option("--namespace", "-n", required=True, help="Where the set is seen.")
+@click.option("--namespace", "-n", required=True, help="Namespace of the binding.")
 @click.argument("name")
 @explained(KubeError)
 def unbind(
     name: str, namespace: str, context: str | None, kubeconfig: Path | None, **_options: Any
 ) -> None:
-    """Hide a set from a namespace: the profiles there go away."""
+    """Remove the binding of a set to a namespace: the ClusterProfiles there are removed."""
     from knfleet.api.cluster.clusterset import BINDINGS
     from knfleet.api.meta import Key
 

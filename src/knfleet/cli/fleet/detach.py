@@ -25,7 +25,9 @@ GIVEN_UP = "they are given up, and what they applied stays on the cluster."
 
 @click.command()
 @cluster_options
-@click.option("--force", is_flag=True, help="It is gone for good: give up what is on it.")
+@click.option(
+    "--force", is_flag=True, help="The cluster no longer exists: leave its objects there."
+)
 @click.argument(
     "names", nargs=-1, required=True, metavar="CLUSTER...", shell_complete=names_of_clusters
 )
@@ -33,10 +35,10 @@ GIVEN_UP = "they are given up, and what they applied stays on the cluster."
 def command(
     names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
 ) -> None:
-    """Take clusters out of their hub.
+    """Detach clusters from their hub.
 
     Deletes their ManagedClusters, and waits until their agents have cleaned up. With --force,
-    for clusters that are gone for good, nobody is waited for; Events name what is orphaned.
+    for clusters that no longer exist, it does not wait; Events name what is orphaned.
     """
     from knfleet.api.cluster.managedcluster import CLUSTERS
     from knfleet.workflows.detach import StillAttached, detach, few, works_on

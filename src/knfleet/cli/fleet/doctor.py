@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @cluster_options
-@click.option("--spoke-context", help="Context of the cluster itself, to look there too.")
-@click.option("--spoke-kubeconfig", type=click.Path(path_type=Path), help="Its kubeconfig.")
+@click.option("--spoke-context", help="Context of the cluster itself, to check it too.")
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+    "--spoke-kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster itself."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."
 )
 @click.argument("cluster", shell_complete=names_of_clusters)
 @explained(KubeError)
 def command(cluster: str, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Say what is wrong with a cluster, and what to do about it.
+    """Diagnose a cluster: print problems, and how to fix them.
 
-    Looks at its conditions, its Lease, its requests and its token on the hub, and with
-    --spoke-context at the Klusterlet, the agent and its log. Exit code 1 when something is bad.
+    Checks its conditions, its Lease, its requests and its token on the hub, and with
+    --spoke-context also the Klusterlet, the agent and its log. Exit code 1 when a check fails.
     """
     import msgspec
 

@@ -60,8 +60,12 @@ def cluster_options(command: Command) -> Command:
     """The flags that every command has."""
     options = (
         click.option("--context", help="Context of the kubeconfig."),
-        click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with."),
-        click.option("--timeout", type=Seconds(), default=300, help="Seconds to wait, or as 5m."),
+        click.option(
+            "--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."
+        ),
+        click.option(
+            "--timeout", type=Seconds(), default=300, help="Timeout, in seconds or as 5m."
+        ),
         click.option("--v", "verbosity", type=int, default=0, hidden=True),
     )
     for option in reversed(options):
@@ -78,7 +82,7 @@ def resource_options(command: Command) -> Command:
             "qos",
             type=classes,
             default="Default",
-            help="What the pod is guaranteed.",
+            help="Quality of service class of the pod.",
         ),
         click.option("--resource-limits", "limits", default="", help="As cpu=1,memory=1Gi."),
         click.option("--resource-requests", "requests", default="", help="As cpu=1,memory=1Gi."),
@@ -91,8 +95,8 @@ def resource_options(command: Command) -> Command:
 def image_options(command: Command) -> Command:
     """The flags that say which image is installed."""
     options = (
-        click.option("--image-registry", "registry", default="", help="Where our image is."),
-        click.option("--image", default="", help="The whole image, instead of its registry."),
+        click.option("--image-registry", "registry", default="", help="Registry of the image."),
+        click.option("--image", default="", help="Image, instead of its registry."),
         click.option("--bundle-version", "version", default="default", help="Or latest, or x.y.z."),
     )
     for option in reversed(options):

@@ -30,14 +30,19 @@ command.add_command(works.command)
 
 @command.command("token")
 @cluster_options
-@click.option("--use-bootstrap-token", "by_token", is_flag=True, help="As kubeadm makes them.")
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+    "--use-bootstrap-token",
+    "by_token",
+    is_flag=True,
+    help="Create a bootstrap token instead of a ServiceAccount token.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."
 )
 @click.option("--output-file", type=click.Path(path_type=Path), hidden=True, expose_value=False)
 @explained(KubeError)
 def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Print how a cluster joins this hub, with a new token."""
+    """Print the join command for this hub, with a new token."""
     from knfleet.workflows.join_token import HubNotInstalled, invite
 
     connection = connection_of(kubeconfig, context)
@@ -59,13 +64,13 @@ def token(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
 
 @command.command("clusters")
 @cluster_options
-@click.option("--clusterset", default="", help="Only those of a set.")
+@click.option("--clusterset", default="", help="Only clusters of this set.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "tree", "json"]),
     default="table",
-    help="How to print.",
+    help="Output format.",
 )
 @click.argument("names", nargs=-1, shell_complete=names_of_clusters)
 @explained(KubeError)

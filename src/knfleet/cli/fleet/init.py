@@ -44,32 +44,44 @@ DRIVERS = ("csr", "grpc", "awsirsa")
 
 @click.command()
 @cluster_options
-@click.option("--wait", is_flag=True, help="Until the hub is ready.")
+@click.option("--wait", is_flag=True, help="Wait until the hub is ready.")
 @click.option("--force", is_flag=True, hidden=True)
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."
 )
-@click.option("--output-file", type=click.Path(path_type=Path), help="What was applied.")
+@click.option(
+    "--output-file", type=click.Path(path_type=Path), help="File for the objects that were applied."
+)
 @click.option(
     "--output-join-command-file",
     "join_file",
     type=click.Path(path_type=Path),
     help="File for the join command; it holds a token.",
 )
-@click.option("--use-bootstrap-token", "by_token", is_flag=True, help="As kubeadm makes them.")
-@click.option("--registration-drivers", "drivers", default="csr", help="csr is what there is.")
+@click.option(
+    "--use-bootstrap-token",
+    "by_token",
+    is_flag=True,
+    help="Create a bootstrap token instead of a ServiceAccount token.",
+)
+@click.option(
+    "--registration-drivers",
+    "drivers",
+    default="csr",
+    help="Registration drivers; csr is supported.",
+)
 @click.option(
     "--auto-approved-csr-identities",
     "approved",
     default="",
-    help="Users whose clusters join without a person, as a,b.",
+    help="Users whose clusters are accepted automatically, as a,b.",
 )
 @click.option("--feature-gates", "gates", default="", help="As ManagedClusterAutoApproval=true.")
 @click.option(
     "--check-profile-use",
     is_flag=True,
-    help="Authors of custom resources need the permission to use their ClusterProfile.",
+    help="Require the permission to use a ClusterProfile from authors of custom resources.",
 )
 @click.option(
     "--agent-label-prefixes",
@@ -77,7 +89,7 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     default=None,
     help="Labels that agents may give their clusters, as a/,b/.",
 )
-@click.option("--releases", default="", help="Where the pod finds Knative's release files.")
+@click.option("--releases", default="", help="Source of Knative's release files for the pod.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @click.option("--singleton", is_flag=True, hidden=True)
 @later_options(
@@ -96,7 +108,7 @@ DRIVERS = ("csr", "grpc", "awsirsa")
 @resource_options
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Make a cluster a hub, and print how clusters join it.
+    """Install a hub on a cluster, and print the join command.
 
     \b
     knfleet init --wait --context hub

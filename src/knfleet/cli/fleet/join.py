@@ -38,21 +38,25 @@ Please log onto the hub cluster and run the following command:
 
 @click.command()
 @cluster_options
-@click.option("--hub-token", "token", required=True, help="As `knfleet get token` prints it.")
+@click.option(
+    "--hub-token", "token", required=True, help="Token, as printed by `knfleet get token`."
+)
 @click.option("--hub-apiserver", "server", required=True, help="Address of the hub.")
 @click.option("--cluster-name", "cluster", required=True, help="Name for this cluster.")
 @click.option(
     "--hub-ca-hash", "ca_hash", default="", help="Pins of the hub's CA: no other is trusted."
 )
 @click.option("--ca-file", type=FILE, help="The hub's CA, when it does not publish one.")
-@click.option("--wait", is_flag=True, help="Until the hub has heard of the cluster.")
+@click.option("--wait", is_flag=True, help="Wait until the cluster is registered.")
 @click.option("--dry-run", is_flag=True, help="Print what would be applied.")
-@click.option("--output-file", type=click.Path(path_type=Path), help="What was applied.")
+@click.option(
+    "--output-file", type=click.Path(path_type=Path), help="File for the objects that were applied."
+)
 @click.option(
     "--force-internal-endpoint-lookup",
     "internal",
     is_flag=True,
-    help="Take the address that the hub publishes.",
+    help="Use the address that the hub publishes.",
 )
 @click.option("--force-internal-endpoint-lookup-managed", is_flag=True, hidden=True)
 @click.option(
@@ -62,19 +66,26 @@ Please log onto the hub cluster and run the following command:
     help="hosted: the agent runs on another cluster.",
 )
 @click.option("--managed-cluster-kubeconfig", "managed", type=FILE, help="With --mode hosted.")
-@click.option("--singleton", is_flag=True, help="One agent in one pod, which ours always is.")
-@click.option("--proxy-url", default="", help="Proxy on the way to the hub.")
+@click.option("--singleton", is_flag=True, help="Accepted; the agent is always one pod.")
+@click.option("--proxy-url", default="", help="Proxy for connections to the hub.")
 @click.option("--proxy-ca-file", type=FILE, help="The proxy's CA.")
-@click.option("--external-server-url", "urls", multiple=True, help="How the hub reaches it.")
+@click.option(
+    "--external-server-url",
+    "urls",
+    multiple=True,
+    help="Address at which the hub reaches the cluster.",
+)
 @click.option(
     "--client-cert-expiration-seconds",
     "lifetime",
     type=int,
     default=YEAR_SECONDS,
-    help="How long the agent's certificates are to last.",
+    help="Requested lifetime of the agent's certificates.",
 )
 @click.option("--klusterlet-annotation", "annotations", multiple=True, help="As name=value.")
-@click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
+@click.option(
+    "--registration-auth", "auth", default="csr", help="Registration driver; csr is supported."
+)
 @click.option("--feature-gates", "gates", default="", help="As ClusterProperty=true.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @later_options(
@@ -93,7 +104,7 @@ Please log onto the hub cluster and run the following command:
 @resource_options
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Have a cluster ask a hub to take it in.
+    """Register this cluster with a hub.
 
     The command for your hub, with its token, is printed by `knfleet init` and
     `knfleet get token`.

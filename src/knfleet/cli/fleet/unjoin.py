@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @cluster_options
-@click.option("--cluster-name", "cluster", required=True, help="Its name on the hub.")
-@click.option("--purge-operator", type=bool, default=True, help="false: leave our CRDs.")
-@click.option("--force", is_flag=True, help="Leave a hosted cluster that is gone as it is.")
+@click.option("--cluster-name", "cluster", required=True, help="Name of the cluster on the hub.")
+@click.option("--purge-operator", type=bool, default=True, help="false: keep the CRDs.")
+@click.option("--force", is_flag=True, help="Do not clean a hosted cluster that cannot be reached.")
 @click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @click.option("--output-file", hidden=True, expose_value=False)
 @explained(KubeError)
 def command(context: str | None, kubeconfig: Path | None, cluster: str, **options: Any) -> None:
-    """Take the agent off a cluster, with all that came with it."""
+    """Remove the agent and its objects from a cluster."""
     from knfleet.workflows.detach import DetachOptions, StillAttached, unjoin
     from knfleet.workflows.object_lists import WaitTimeout
 

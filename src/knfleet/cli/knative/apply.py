@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     "path",
     type=click.Path(path_type=Path),
     required=True,
-    help="What `knfleet plan --save` wrote.",
+    help="File written by `knfleet plan --save`.",
 )
-@click.option("--wait", is_flag=True, help="Until the custom resources are ready.")
+@click.option("--wait", is_flag=True, help="Wait until the custom resources are ready.")
 def command(path: Path, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Carry out a plan: write the custom resources that it was made for.
+    """Apply a plan: write the custom resources that it was made for.
 
-    The plan is made once more; when a custom resource or anything on its target is not as it was,
+    The plan is computed again; when a custom resource or an object on its target has changed,
     nothing is written. The operator does the rest.
 
     \b

@@ -11,7 +11,7 @@ directory_option = click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
-    help="Folder with the release files; KO_DATA_PATH, or what was pulled, when not given.",
+    help="Folder with the release files; by default KO_DATA_PATH, or the pulled files.",
 )
 lock_option = click.option(
     "--lock", "lock_file", type=click.Path(path_type=Path), help="Lock file to compare with."
@@ -30,7 +30,7 @@ def chosen_folder(directory: Path | None) -> Path:
 
 @click.group()
 def command() -> None:
-    """Get, list and check Knative's release files."""
+    """Download, list and verify Knative's release files."""
 
 
 @command.command()
@@ -45,7 +45,7 @@ def command() -> None:
     "--to",
     "target",
     type=click.Path(path_type=Path),
-    help="Folder to put the files into, instead of one in your data folder.",
+    help="Target folder, instead of one in your data folder.",
 )
 @click.option(
     "--lock",
@@ -56,7 +56,7 @@ def command() -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
 @explained(ReleaseError)
 def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) -> None:
-    """Get release files and lock them.
+    """Download release files and lock them.
 
     \b
     knfleet bundle pull
@@ -81,11 +81,11 @@ def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) 
 @command.command(name="list")
 @directory_option
 @click.option(
-    "-o", "output", type=click.Choice(["table", "json"]), default="table", help="How to print."
+    "-o", "output", type=click.Choice(["table", "json"]), default="table", help="Output format."
 )
 @explained(ReleaseError)
 def list_command(directory: Path | None, output: str) -> None:
-    """Show which versions there are."""
+    """List the available versions."""
     import msgspec
 
     from knfleet.release.source.pull import contents

@@ -34,13 +34,13 @@ def complete(
 @click.command()
 @cluster_options
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print."
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."
 )
-@click.option("--list", "is_list", is_flag=True, help="All reasons, without a cluster.")
+@click.option("--list", "is_list", is_flag=True, help="List all reasons; needs no cluster.")
 @click.argument("what", required=False, metavar="REASON|NAME", shell_complete=complete)
 @explained(KubeError, ValueError)
 def command(what: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Say what a reason means, how to find the cause, and what fixes it.
+    """Explain a reason: its meaning, how to find the cause, and how to fix it.
 
     With the name of a custom resource it explains why that is not ready, with its names filled
     into the commands. Reasons are explained without a cluster.

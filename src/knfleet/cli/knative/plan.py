@@ -34,26 +34,30 @@ if TYPE_CHECKING:
     "-f",
     "--filename",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="File with custom resources as they are to be; - reads standard input.",
+    help="File with custom resources; - reads standard input.",
 )
 @click.option("--all", "every", is_flag=True, help="All custom resources of the hub.")
-@click.option("-n", "--namespace", default="", help="Where NAME is.")
+@click.option("-n", "--namespace", default="", help="Namespace of NAME.")
 @click.option("--version", "version", default="", help="Plan for this version of Knative.")
-@click.option("--save", type=click.Path(path_type=Path), help="Keep it for `knfleet apply --plan`.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    help="File to save the plan to, for `knfleet apply --plan`.",
+)
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "wide", "json", "yaml", "name"]),
     default="text",
-    help="A row for each field, or for programs.",
+    help="Output format; wide has a row for each field.",
 )
 @click.argument("name", required=False, shell_complete=names_of_installs)
 def command(name: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Show what would change on the clusters, object by object and field by field.
 
-    Each API server is asked what it would make of the objects (server-side apply as a dry run), so
+    Each API server computes the result (server-side apply as a dry run), so
     what is shown is what changes; nothing is written. Deletions come first. Exit code 0 when
-    nothing would change, 2 when something would, 1 when something is in the way.
+    nothing would change, 2 when something would, 1 on errors.
 
     \b
     knfleet plan -f serving.yaml

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def command(filename: str, version: str | None, directory: Path | None) -> None:
     """Print the objects that a custom resource installs.
 
-    Nothing is asked of any cluster, so what depends on one (owners, live values) is left out.
+    No cluster is contacted, so what depends on one (owners, live values) is left out.
     """
     import asyncio
 

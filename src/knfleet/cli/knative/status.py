@@ -38,29 +38,29 @@ def provider_option(command: Any) -> Any:
         "--clusterprofile-provider-file",
         "provider_file",
         type=click.Path(path_type=Path),
-        help="How clusters are reached; knfleet's own plugins without it.",
+        help="Provider file for access to clusters; without it, knfleet's own plugins.",
     )(command)
 
 
 @click.command()
 @cluster_options
 @provider_option
-@click.option("-w", "--watch", is_flag=True, help="Show every change until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "wide", "json", "yaml", "name"]),
     default="text",
-    help="More columns, or for programs.",
+    help="Output format; wide has more columns.",
 )
 @click.argument("name", required=False, shell_complete=names_of_rows)
 @explained(KubeError, ValueError)
 def command(name: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Show the fleet on one screen, or one installation link by link.
+    """Show the status of the fleet, or of one installation in detail.
 
     NAME is that of a cluster or of a custom resource: NAME, NAMESPACE/NAME or KIND/NAME. Of a
-    custom resource it shows target, release, objects and readiness, and asks the target which
-    Deployment and which pod holds it up. Without NAME only the hub is asked.
+    custom resource it shows target, release, objects and readiness, and reads from the target which
+    Deployment and which pod is not ready. Without NAME only the hub is contacted.
 
     \b
     knfleet status

@@ -16,7 +16,7 @@ Row = TypeVar("Row", ClusterRow, InstallRow)
 
 CLUSTER_HEADINGS = ("CLUSTER", "HEALTH", "SINCE", "KUBERNETES", "SERVING", "EVENTING", "REASON")
 CLUSTER_WIDE = ("SETS", "PROFILES", "MESSAGE")
-INSTALL_HEADINGS = ("KIND", "NAME", "TARGET", "VERSION", "READY", "SINCE", "REASON", "UNDER WAY")
+INSTALL_HEADINGS = ("KIND", "NAME", "TARGET", "VERSION", "READY", "SINCE", "REASON", "PROGRESS")
 INSTALL_WIDE = ("MESSAGE",)
 CLUSTER_WORDS: dict[Stand, str] = {
     "ok": "healthy",
@@ -68,7 +68,7 @@ def fit(rows: Sequence[Row], room: int) -> Sequence[Row]:
 def more(rows: Sequence[object], shown: Sequence[object]) -> list[str]:
     """What is left out, and how to see it."""
     left = len(rows) - len(shown)
-    return [f"and {left} more that are fine; all are in: knfleet status -o wide"] if left else []
+    return [f"and {left} more that are ready; all are in: knfleet status -o wide"] if left else []
 
 
 def counted(rows: Iterable[ClusterRow | InstallRow], noun: str, words: dict[Stand, str]) -> str:

@@ -23,15 +23,15 @@ from knfleet.kube.errors import KubeError
     "--output-file",
     "path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to; knfleet-support-TIME.tar.gz if not given.",
+    help="Output file; by default knfleet-support-TIME.tar.gz.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but the name of the file.")
 @explained(KubeError, OSError)
 def command(context: str | None, kubeconfig: Path | None, **options: Any) -> None:
-    """Pack what somebody else needs to find a fault, without secrets.
+    """Collect diagnostic information in an archive, without secrets.
 
     The archive has the hub's custom resources, profiles, clusters, Leases and Events, our own
-    Deployments with their logs, versions, and what the doctor says of clusters in trouble. Secrets
+    Deployments with their logs, versions, and the doctor's findings for failing clusters. Secrets
     are in it by name alone; tokens, keys, certificates and passwords are taken out everywhere.
     """
     from knfleet.kube.client.verbs import Client

@@ -34,17 +34,16 @@ def goals(_context: click.Context, _parameter: click.Parameter, incomplete: str)
     help="ready, removed, condition=TYPE or condition=TYPE=STATUS.",
     shell_complete=goals,
 )
-@click.option("--all", "is_all", is_flag=True, help="All custom resources that there are now.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on the way.")
+@click.option("--all", "is_all", is_flag=True, help="All custom resources that exist now.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @click.argument("names", nargs=-1, shell_complete=names_of_rows)
 @explained(KubeError, ValueError)
 def command(
     names: tuple[str, ...], context: str | None, kubeconfig: Path | None, **options: Any
 ) -> None:
-    """Return when installations or clusters are ready, gone, or say something.
+    """Wait until installations or clusters are ready, removed, or have a condition.
 
-    Exit code 0 when all of them are, 1 when not within --timeout. The hub is watched, not asked
-    again and again.
+    Exit code 0 when all of them are, 1 when not within --timeout. The hub is watched, not polled.
 
     \b
     knfleet wait knative-serving/edge-1

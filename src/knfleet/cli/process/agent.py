@@ -39,27 +39,48 @@ def taken_options(command: Any) -> Any:
 
 
 @click.command(cls=GoFlags)
-@click.option("--kubeconfig", type=FILE, help="Where the agent's Secrets are; else in-cluster.")
-@click.option("--spoke-kubeconfig", type=FILE, help="The managed cluster, when it is another.")
-@click.option("--spoke-cluster-name", "--cluster-name", "cluster", default="", help="Its name.")
+@click.option(
+    "--kubeconfig",
+    type=FILE,
+    help="Kubeconfig of the cluster with the agent's Secrets; by default in-cluster.",
+)
+@click.option(
+    "--spoke-kubeconfig", type=FILE, help="Kubeconfig of the managed cluster, if it is another."
+)
+@click.option(
+    "--spoke-cluster-name",
+    "--cluster-name",
+    "cluster",
+    default="",
+    help="Name of the managed cluster.",
+)
 @click.option("--agent-id", "--agent-name", "agent", default="", help="Name of this agent.")
-@click.option("--bootstrap-kubeconfig", "bootstrap", type=FILE, help="How to reach the hub first.")
+@click.option(
+    "--bootstrap-kubeconfig", "bootstrap", type=FILE, help="Bootstrap kubeconfig for the hub."
+)
 @click.option("--hub-kubeconfig-dir", "folder", type=FILE, help="Folder for the hub's kubeconfig.")
 @click.option("--namespace", default="", help="Namespace of the agent's Secrets.")
-@click.option("--spoke-external-server-urls", "urls", default="", help="How the hub reaches it.")
-@click.option("--cluster-healthcheck-period", "period", default="1m", help="How often to look.")
+@click.option(
+    "--spoke-external-server-urls",
+    "urls",
+    default="",
+    help="Address at which the hub reaches the cluster.",
+)
+@click.option(
+    "--cluster-healthcheck-period", "period", default="1m", help="Interval of health checks."
+)
 @click.option(
     "--max-custom-cluster-claims",
     "claims",
     type=click.IntRange(0),
     default=20,
-    help="How many claims of your own are reported.",
+    help="Maximum number of custom claims that are reported.",
 )
 @click.option(
     "--reserved-cluster-claim-suffixes",
     "suffixes",
     default="",
-    help="Claims whose names end like this are always reported, as a,b.",
+    help="Suffixes of claims that are always reported, as a,b.",
 )
 @click.option("--feature-gates", "gates", multiple=True, help="As ClusterProperty=true.")
 @click.option(
@@ -67,29 +88,33 @@ def taken_options(command: Any) -> Any:
     "lifetime",
     type=int,
     default=0,
-    help="How long certificates are asked for; the hub decides when not given.",
+    help="Requested lifetime of certificates; the hub decides by default.",
 )
-@click.option("--cluster-annotations", "annotations", default="", help="For the ManagedCluster.")
-@click.option("--registration-auth", "auth", default="csr", help="csr is what there is so far.")
+@click.option(
+    "--cluster-annotations", "annotations", default="", help="Annotations of the ManagedCluster."
+)
+@click.option(
+    "--registration-auth", "auth", default="csr", help="Registration driver; csr is supported."
+)
 @click.option(
     "--access-token-seconds",
     "token",
     type=click.IntRange(600),
     default=3600,
-    help="How long the token for the hub lasts; a new one comes before it ends.",
+    help="Lifetime of the token for the hub; it is renewed before it expires.",
 )
 @switch("--no-access", "Hand over no token for the cluster.")
 @switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
-@click.option("--listen", default="", help="Where /healthz is, as 127.0.0.1:8000.")
-@click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
+@click.option("--listen", default="", help="Address of /healthz, as 127.0.0.1:8000.")
+@click.option("--v", "verbosity", type=int, default=0, help="Log level; 4 and more: debug.")
 @klog_options
 @taken_options
 @explained(KubeError)
 def command(**options: Any) -> None:
-    """Keep this cluster joined to its hub.
+    """Run the agent of a managed cluster.
 
-    Asks the hub to take the cluster in, renews its certificate and its Lease, reports how the
-    cluster is, and hands over a token by which the hub's operator reaches it.
+    Registers the cluster with the hub, renews its certificate and its Lease, reports the status of
+    the cluster, and provides a token by which the hub's operator accesses it.
     """
     spare_memory()
     from knfleet.agent.assembly import build

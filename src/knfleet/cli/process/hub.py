@@ -62,7 +62,7 @@ AUTO_APPROVED = click.Option(
     ["--auto-approved-csr-users", "--cluster-auto-approval-users", "auto_approved"],
     multiple=True,
     metavar="USER,…",
-    help="Users whose clusters join without a person, beside those of the ClusterManager.",
+    help="Users whose clusters are accepted automatically, beside those of the ClusterManager.",
 )
 WEBHOOK_PORT = click.Option(
     ["--webhook-port"],
@@ -76,23 +76,25 @@ WEB = (
         is_flag=False,
         flag_value="",
         metavar="[HOST:PORT]",
-        help="Serve a dashboard; on 127.0.0.1:8787 unless said otherwise.",
+        help="Serve a dashboard; by default on 127.0.0.1:8787.",
     ),
-    click.Option(["--web-actions", "actions"], is_flag=True, help="Allow actions in it."),
+    click.Option(
+        ["--web-actions", "actions"], is_flag=True, help="Allow actions in the dashboard."
+    ),
     click.Option(
         ["--web-tls-cert-file", "certificate"],
         type=click.Path(path_type=Path),
-        help="The dashboard's certificate.",
+        help="TLS certificate of the dashboard.",
     ),
     click.Option(
         ["--web-tls-private-key-file", "key"],
         type=click.Path(path_type=Path),
-        help="The key of that.",
+        help="TLS key of the dashboard.",
     ),
     click.Option(
-        ["--web-insecure-http", "plain"], is_flag=True, help="A proxy in front of it has TLS."
+        ["--web-insecure-http", "plain"], is_flag=True, help="Serve HTTP, behind a proxy with TLS."
     ),
-    click.Option(["--web-name", "names"], multiple=True, help="Name under which it is asked."),
+    click.Option(["--web-name", "names"], multiple=True, help="Host name of the dashboard."),
 )
 
 command = operator.GoFlags(

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--crds", is_flag=True, help="The CustomResourceDefinitions alone.")
+@click.option("--crds", is_flag=True, help="Print the CustomResourceDefinitions only.")
 @click.option(
     "--for",
     "place",
     type=click.Choice(["all", "operator", "hub", "spoke"]),
-    help="An operator, the hub of a fleet, or a spoke; of the CRDs also all.",
+    help="What to install: an operator, a hub, or an agent; with --crds also all.",
 )
-@click.option("--cluster-name", "cluster", help="With --for spoke: its name on the hub.")
-@click.option("-n", "--namespace", help="Where the operator runs; knative-operator if not given.")
-@click.option("--image", help="The operator's image; knfleet with this version if not given.")
+@click.option("--cluster-name", "cluster", help="With --for spoke: name of the cluster on the hub.")
+@click.option("-n", "--namespace", help="Namespace of the operator; by default knative-operator.")
+@click.option("--image", help="Image of the operator; by default knfleet with this version.")
 @click.option("--multicluster", is_flag=True, help="Install on other clusters as well.")
 @click.option(
     "--provider-file",
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
     nargs=3,
     multiple=True,
     metavar="NAME IMAGE PATH",
-    help="Mount the image of a credential plugin; more than once for more.",
+    help="Mount the image of a credential plugin; may be repeated.",
 )
 @click.option(
     "--secret-namespace",
     "secret_namespaces",
     multiple=True,
     metavar="NAMESPACE",
-    help="Let plugins read the Secrets there too; more than once for more.",
+    help="Namespace whose Secrets plugins may read; may be repeated.",
 )
 @click.option(
     "--check-profile-use",
     is_flag=True,
-    help="Authors of custom resources need the permission to use their ClusterProfile.",
+    help="Require the permission to use a ClusterProfile from authors of custom resources.",
 )
-@click.option("--local/--no-local", default=True, help="May it install on its own cluster?")
+@click.option("--local/--no-local", default=True, help="Whether it may install on its own cluster.")
 @click.option("--remote-deployments-poll-interval", "poll_interval", metavar="TIME", help="10s.")
 @click.option("--kubernetes-min-version", "minimum_kubernetes", metavar="VERSION", help="v1.25.0.")
 @click.option(
-    "-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print."
+    "-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", help="Output format."
 )
 def command(crds: bool, place: str | None, output: str, **choices: Any) -> None:
     """Print manifests for `kubectl apply`.
 
-    An operator unless something else is said; the Helm chart installs the same objects.
-    With --for hub it is what `knfleet init` applies, but for the ConfigMap cluster-info.
-    With --for spoke it is what `knfleet join` applies, but for the Secret
+    An operator unless --for is given; the Helm chart installs the same objects.
+    With --for hub it is what `knfleet init` applies, without the ConfigMap cluster-info.
+    With --for spoke it is what `knfleet join` applies, without the Secret
     bootstrap-hub-kubeconfig, which holds a token.
 
     \b

@@ -67,7 +67,7 @@ def klog_options(command: Command) -> Command:
 
 
 @click.command(cls=GoFlags)
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig.")
 @click.option("--context", "context", help="Context of the kubeconfig.")
 @click.option("--server", help="Address of the API server, instead of the kubeconfig's.")
 @click.option("--cluster", help="Cluster of the kubeconfig, instead of the context's.")
@@ -95,16 +95,16 @@ def klog_options(command: Command) -> Command:
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
 @click.option("--health-port", type=click.IntRange(1, 65535), help="8080 when not given.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="9090 when not given.")
-@click.option("--v", "verbosity", type=int, default=0, help="4 and more: log everything.")
+@click.option("--v", "verbosity", type=int, default=0, help="Log level; 4 and more: debug.")
 @klog_options
 @explained(ReleaseError, KubeError, SettingError)
 def command(
     kubeconfig: Path | None, context: str | None, server: str | None, **options: Any
 ) -> None:
-    """Install Knative as custom resources ask for it.
+    """Run the operator: install Knative as custom resources specify.
 
     A drop-in for the Knative Operator, with its flags and environment. Release files come from
-    KO_DATA_PATH, or from what `knfleet bundle pull` got.
+    KO_DATA_PATH, or from `knfleet bundle pull`.
     """
     from knfleet.operator.main import build
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--context", help="Context of the kubeconfig.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="File to connect with.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig.")
 @click.option(
     "--address",
     default="127.0.0.1",
@@ -33,16 +33,19 @@ if TYPE_CHECKING:
     "--tls-cert-file", "certificate", type=click.Path(path_type=Path), help="Its certificate."
 )
 @click.option(
-    "--tls-private-key-file", "key", type=click.Path(path_type=Path), help="The key of that."
+    "--tls-private-key-file",
+    "key",
+    type=click.Path(path_type=Path),
+    help="TLS key of the dashboard.",
 )
-@click.option("--insecure-http", "plain", is_flag=True, help="A proxy in front of it has TLS.")
+@click.option("--insecure-http", "plain", is_flag=True, help="Serve HTTP, behind a proxy with TLS.")
 @click.option("--web-name", "names", multiple=True, help="Name under which it may be asked.")
 @click.option("--namespace", "-n", "namespaces", multiple=True, help="Where to look.")
 @click.option(
     "--clusterprofile-provider-file",
     "provider_file",
     type=click.Path(path_type=Path),
-    help="How clusters are reached; knfleet's own plugins without it.",
+    help="Provider file for access to clusters; without it, knfleet's own plugins.",
 )
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
 @click.option(
@@ -54,9 +57,9 @@ if TYPE_CHECKING:
 def command(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     """Show the fleet of a hub in a browser.
 
-    Serves a dashboard on this machine, which shows what the kubeconfig may see, to whoever has the
-    address that is printed. With --login, or on an address that others can reach, people log in
-    with tokens, and each sees what they may.
+    Serves a dashboard on this machine, which shows what the kubeconfig may see, to clients with the
+    address that is printed. With --login, or on an address that is not loopback, users log in
+    with tokens, and each sees what they may read.
     """
     from functools import partial
 

@@ -111,12 +111,13 @@ class Informer:
             opened = time.monotonic()
             self.heard = False
             try:
-                why = await self.follow()
+                await self.follow()
+                ended: KubeError | None = None
                 delay = self.after_end(opened)
             except KubeError as error:
-                why = type(error).__name__
+                ended = error
                 delay = self.after_error(error, opened)
-            self.client.options.observe.watch_restarted(self.client.cluster, self.resource, why)
+            self.client.options.observe.watch_restarted(self.client.cluster, self.resource, ended)
             await asyncio.sleep(delay)
 
     def after_end(self, opened: float) -> float:
@@ -164,7 +165,7 @@ class Informer:
         self.failures += 1
         return backoff(self.failures, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
 
-    async def follow(self) -> str:
+    async def follow(self) -> None:
         """List if need be, then watch until the server ends it."""
         if not self.resource_version and not self.streams_lists:
             await self.relist()
@@ -189,7 +190,6 @@ class Informer:
         if initial:
             # A server that does not know streaming lists may ignore the wish for one.
             self.streams_lists = False
-        return "ended"
 
     def contact(self) -> None:
         """The server answers as it should."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName, Resource
-from knfleet.kube.errors import ResponseTooLarge
+from knfleet.kube.errors import KubeError, ResponseTooLarge
 
 MIB = 1024 * 1024
 USER_AGENT = "knfleet"
@@ -20,8 +20,10 @@ class ClientObserver(Protocol):
         """One attempt ended; code 0 means that there was no answer."""
         ...
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
-        """A watch ended and is opened again."""
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
+        """A watch is opened again: after an error, or because the server ended it."""
         ...
 
     def credential_refreshed(self, cluster: ClusterName) -> None:
@@ -35,7 +37,9 @@ class SilentClient:
     def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
         """One attempt ended."""
 
-    def watch_restarted(self, cluster: ClusterName, resource: Resource, why: str) -> None:
+    def watch_restarted(
+        self, cluster: ClusterName, resource: Resource, error: KubeError | None
+    ) -> None:
         """A watch is opened again."""
 
     def credential_refreshed(self, cluster: ClusterName) -> None:

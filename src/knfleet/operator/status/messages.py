@@ -1,7 +1,14 @@
-"""Sentences for conditions and Events: what failed, what is missing, what is waited for."""
+"""Sentences for conditions and Events: what failed, what is missing, what is waited for.
 
+The status of a custom resource has only messages for these values, and its schema is that of the
+Knative Operator. So what programs need to know again is read here, beside where it is written.
+"""
+
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
 
 from knfleet.apply.change_set import (
     ChangeSet,
@@ -13,6 +20,15 @@ from knfleet.apply.change_set import (
 from knfleet.apply.observe.readiness import ObjectReadiness, ReadinessState, SetReadiness
 from knfleet.apply.refs import JOB, Ref
 
+INSTALL_FAILED = "Install failed with message: "
+UNINSTALL_FAILED = "Uninstall failed with message: "
+ALL_APPLIED = "everything is applied"
+FROM_THE_TARGET = re.compile(
+    rf"\(({'|'.join(FailureKind)})\)|the operator is not allowed to |: [A-Z]+ /apis?/"
+    r"|\bleft: |^Job "
+)
+"""Failures that the target caused; all others come from the release or the spec."""
+COUNTS = re.compile(r"Waiting on deployments: (?P<names>.*?); (?P<ready>\d+) of (?P<all>\d+) ready")
 MOST_NAMED = 8
 """So many objects are named; of more, the number is told."""
 
@@ -106,3 +122,39 @@ def health_text(health: ObjectReadiness) -> str:
     """How one workload is, in a few words."""
     count = f" {health.ready}/{health.wanted}" if health.wanted else ""
     return f"{health.ref.name}{count}" + (f" ({health.message})" if health.message else "")
+
+
+def applying_text(count: int, version: str) -> str:
+    """How many objects of which release are being applied."""
+    return f"applying {count} objects of {version}"
+
+
+class WorkloadCounts(Struct, frozen=True):
+    """How many workloads are ready, and which are waited for."""
+
+    waiting: tuple[str, ...]
+    ready: int
+    total: int
+
+
+def read_waiting(message: str) -> WorkloadCounts | None:
+    """What `waiting_text` wrote; None when a message is another."""
+    found = COUNTS.match(message)
+    if found is None:
+        return None
+    return WorkloadCounts(tuple(found["names"].split(", ")), int(found["ready"]), int(found["all"]))
+
+
+def problem_in(message: str) -> str:
+    """What failed, without the words that every failure begins with."""
+    return message.removeprefix(INSTALL_FAILED).removeprefix(UNINSTALL_FAILED)
+
+
+def is_of_target(problem: str) -> bool:
+    """Whether the target caused a failure, and neither the release nor the spec."""
+    return FROM_THE_TARGET.search(problem) is not None
+
+
+def is_all_sent(message: str) -> bool:
+    """Whether no object must wait, as far as a condition about the installation tells."""
+    return message.startswith("applying ") or message == ALL_APPLIED

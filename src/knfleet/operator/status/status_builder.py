@@ -22,6 +22,7 @@ from knfleet.api.knative.conditions import (
 )
 from knfleet.api.knative.resources import KnativeStatus
 from knfleet.api.meta import Object
+from knfleet.operator.status.messages import ALL_APPLIED, INSTALL_FAILED, UNINSTALL_FAILED
 
 INSTALLING, NOT_READY = ON_THEIR_WAY = ("Installing", "NotReady")
 """Reasons of conditions whose messages change often before they are True."""
@@ -65,7 +66,7 @@ class StatusBuilder:
 
     def failed(self, problem: str) -> None:
         """Something must be mended before this can be installed."""
-        self.false(INSTALL_SUCCEEDED, "Error", f"Install failed with message: {problem}")
+        self.false(INSTALL_SUCCEEDED, "Error", f"{INSTALL_FAILED}{problem}")
 
     def uninstalling(self, message: str) -> None:
         """Objects are being deleted."""
@@ -73,14 +74,14 @@ class StatusBuilder:
 
     def not_uninstalled(self, problem: str) -> None:
         """Something must be mended before this can be removed."""
-        self.false(INSTALL_SUCCEEDED, "Error", f"Uninstall failed with message: {problem}")
+        self.false(INSTALL_SUCCEEDED, "Error", f"{UNINSTALL_FAILED}{problem}")
 
     def applied(self, paths: tuple[str, ...]) -> None:
         """Everything is applied; a failure of an earlier pass is over."""
         self.status = replace(self.status, manifests=list(paths))
         said = self.find(INSTALL_SUCCEEDED)
         if said is not None and said.status == "False":
-            self.unknown(INSTALL_SUCCEEDED, INSTALLING, "everything is applied")
+            self.unknown(INSTALL_SUCCEEDED, INSTALLING, ALL_APPLIED)
 
     def waiting(self, message: str) -> None:
         """Some workloads are not available yet."""

@@ -87,7 +87,7 @@ class StatusWriter:
             old, new = find(before, type_), find(after, type_)
             if new.status == "False" and not new.same(old) and new.reason != "Uninstalling":
                 self.events.warning(manifest, "InternalError", new.message)
-                log.error("not as it should be", condition=type_, message=new.message)
+                log.error("condition is False", condition=type_, message=new.message)
         if find(after, READY).status == "True" and find(before, READY).status != "True":
             self.report_ready(manifest, before.version, after.version)
 
@@ -130,7 +130,7 @@ class StatusWriter:
                 others = ", ".join(change.taken_from)
                 text = f"{change.ref}: fields that the field managers {others} owned were set by us"
                 if record.is_news(text):
-                    self.events.normal(manifest, "TakenByForce", text)
+                    self.events.normal(manifest, "FieldsTakenOver", text)
 
     def report_pruned(self, manifest: Object, changes: ChangeSet) -> None:
         """Tell what is gone that is no longer wanted."""
@@ -155,9 +155,9 @@ class StatusWriter:
         """Tell what others changed, and that it is repaired; or that they do not leave it."""
         failed = [each for each in repair.changes.failures if each.ref == repair.drift.ref]
         result = "repaired"
-        if repair.fight is not None:
+        if repair.conflict is not None:
             result = "fight"
-            self.events.warning(manifest, "Fight", f"{repair.fight}; repairs are slowed")
+            self.events.warning(manifest, "DriftConflict", f"{repair.conflict}; repairs are slowed")
         elif failed:
             result = "failed"
             text = f"{repair.drift}, and cannot be repaired: {failed[0].message}"
@@ -165,7 +165,7 @@ class StatusWriter:
         else:
             self.events.normal(manifest, "Repaired", f"{repair.drift}; it is repaired")
         self.repairs.labels(self.kind.resource.kind, result).inc()
-        log.info("repaired", drift=str(repair.drift), fight=str(repair.fight or ""))
+        log.info("repaired", drift=str(repair.drift), conflict=str(repair.conflict or ""))
 
 
 def find(status: KnativeStatus, type_: str) -> Condition:

@@ -64,7 +64,7 @@ EVENTS: dict[str, Explanation] = {
         (),
         written_on=EVENT,
     ),
-    "TakenByForce": Explanation(
+    "FieldsTakenOver": Explanation(
         "Fields that another field manager owned were set by the operator, because the release or"
         " the custom resource says so.",
         (
@@ -99,7 +99,7 @@ EVENTS: dict[str, Explanation] = {
         "Act on the target's words in the Event: a right, a quota, an admission policy.",
         EVENT,
     ),
-    "Fight": Explanation(
+    "DriftConflict": Explanation(
         "Another program changes the same fields again and again. The Event names its field"
         " manager; repairs are slowed down, so that nobody floods the target.",
         (HISTORY,),

@@ -240,7 +240,7 @@ REFUSED: dict[str, Explanation] = {
         "Somebody else changed the object in the same moment.",
         (),
         "It is tried again by itself. When it stays, another controller writes the same object all"
-        " the time; Events with the reason Fight name it.",
+        " the time; Events with the reason DriftConflict name it.",
         IN_WORDS,
     ),
     FailureKind.UNANSWERED: Explanation(

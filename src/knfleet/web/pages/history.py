@@ -7,7 +7,9 @@ from msgspec import Struct
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_fields import part
 
-REPAIRS = frozenset({"Adopted", "Fight", "Pruned", "RepairFailed", "Repaired", "TakenByForce"})
+REPAIRS = frozenset(
+    {"Adopted", "DriftConflict", "FieldsTakenOver", "Pruned", "RepairFailed", "Repaired"}
+)
 """Reasons of what was changed on the target because others had changed it, or left it there."""
 MOST = 100
 

@@ -18,10 +18,10 @@ ROWS_REMEMBERED = 8192
 MARKS: dict[str, str] = {"bad": "✕", "unknown": "?", "busy": "…", "ok": "✓"}
 """A sign for each state, so that nobody depends on colours."""
 WORDS: dict[str, str] = {
-    "bad": "broken",
-    "unknown": "not known",
-    "busy": "on its way",
-    "ok": "fine",
+    "bad": "failed",
+    "unknown": "unknown",
+    "busy": "in progress",
+    "ok": "ready",
 }
 SHORT = 160
 

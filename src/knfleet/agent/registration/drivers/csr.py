@@ -1,75 +1,91 @@
-"""The agent's client certificate: keys, requests, and when to ask for the next one. Pure.
-
-A common name may be longer than the 64 characters that X.509 allows: Kubernetes does not care, so
-neither the request nor the certificate is checked for that.
-"""
+"""Registration by certificate requests: the first driver, and the one that every hub has."""
 
 import base64
 import warnings
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from msgspec import Struct
 
+from knfleet.agent.registration import client_certificate
 from knfleet.agent.registration.cluster_names import AgentNames
-from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
-from knfleet.api.meta import Object, Resource
-from knfleet.kube.auth.x509 import fingerprint
-
-REQUESTS = Resource(
-    "certificates.k8s.io",
-    "v1",
-    "CertificateSigningRequest",
-    "certificatesigningrequests",
-    namespaced=False,
+from knfleet.agent.registration.cluster_registration import (
+    RegistrationRequest,
+    ReportFailure,
+    ensure_cluster,
+    failure_reason,
+    retry,
 )
-SIGNER = "kubernetes.io/kube-apiserver-client"
-USAGES = ["digital signature", "key encipherment", "client auth"]
-RENEWED_BELOW = 0.20
-RENEWED_SPREAD = 0.05
-"""A certificate is renewed when 20 to 25 % of its life are left, so that a fleet spreads out."""
+from knfleet.agent.registration.drivers.driver import IssuedCertificate, RequestRefused
+from knfleet.agent.registration.identity import HubCredentials
+from knfleet.api.certificate_requests import CSRS, SIGNER, USAGES
+from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
+from knfleet.api.meta import Key, Object
+from knfleet.apply.observe.collection import Collection, follow
+from knfleet.kube.auth.x509 import check_key_pair
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.errors import KubeError, NotFound
+from knfleet.runtime.logs import log
+
+MOST_REQUESTS = 10
+"""With so many requests of a cluster on the hub, no further one is made."""
+RECHECK_SECONDS = 60.0
+"""How often it is checked that the hub still has a pending request and its ManagedCluster."""
+DELETED = RequestRefused("the request was deleted before it was answered")
 
 
-class ClientCertificate(Struct, frozen=True):
-    """What a client certificate says."""
+class CSRDriver:
+    """Gets client certificates by CertificateSigningRequests."""
 
-    common_name: str
-    begins: datetime
-    ends: datetime
+    def problem(self, credentials: HubCredentials, names: AgentNames, now: datetime) -> str:
+        """Why a certificate cannot be used; empty when it can."""
+        if not credentials.key or not credentials.certificate:
+            return "there is no certificate yet"
+        certificate = client_certificate.read(credentials.certificate)
+        if certificate is None:
+            return "the certificate cannot be read"
+        if problem := check_key_pair(credentials.certificate, credentials.key):
+            return problem
+        if certificate.common_name != names.user:
+            return f"the certificate is for {certificate.common_name}, not for {names.user}"
+        if certificate.ends <= now:
+            return f"the certificate ended {certificate.ends:%Y-%m-%d %H:%M:%S UTC}"
+        return ""
 
-    def renew_at(self, chance: float) -> datetime:
-        """When to ask for the next one; `chance` is a number from 0 to 1."""
-        left = RENEWED_BELOW + RENEWED_SPREAD * chance
-        return self.ends - (self.ends - self.begins) * left
+    def expires(self, credentials: HubCredentials) -> datetime | None:
+        """When a certificate ends."""
+        certificate = client_certificate.read(credentials.certificate)
+        return None if certificate is None else certificate.ends
 
+    def renew_at(self, credentials: HubCredentials, chance: float) -> datetime | None:
+        """When to ask for the next certificate."""
+        certificate = client_certificate.read(credentials.certificate)
+        return None if certificate is None else certificate.renew_at(chance)
 
-class IssuedCertificate(Struct, frozen=True):
-    """A request was approved and signed."""
+    def validity(self, credentials: HubCredentials) -> str:
+        """From when to when a certificate is valid."""
+        certificate = client_certificate.read(credentials.certificate)
+        return "" if certificate is None else client_certificate.valid_for(certificate)
 
-    certificate: bytes
-
-
-class RequestRefused(Struct, frozen=True):
-    """A request was denied, failed, or taken away."""
-
-    why: str
-
-
-def new_key() -> bytes:
-    """A new private key, as PEM."""
-    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    )
-
-
-def key_fingerprint(key: bytes) -> str:
-    """The digest of a private key's public part, as `knfleet accept` shows it."""
-    return fingerprint(serialization.load_pem_private_key(key, None).public_key())
+    async def obtain(
+        self, hub: Client, wanted: RegistrationRequest, report: ReportFailure
+    ) -> IssuedCertificate | RequestRefused:
+        """Create a request, and wait until it is signed or refused."""
+        key = client_certificate.new_key()
+        name = await retry(lambda: create_request(hub, wanted, key), report)
+        if not name:
+            labels = f"{CLUSTER_NAME_LABEL}={wanted.names.cluster}"
+            return RequestRefused(
+                f"the hub has {MOST_REQUESTS} certificate requests or more with label {labels};"
+                " delete old ones"
+            )
+        decision = await wait_for_decision(hub, name, wanted, report)
+        if isinstance(decision, RequestRefused):
+            return RequestRefused(f"request {name} was refused: {decision.why}")
+        return IssuedCertificate(key, decision)
 
 
 def request_pem(key: bytes, names: AgentNames) -> bytes:
@@ -86,24 +102,24 @@ def request_pem(key: bytes, names: AgentNames) -> bytes:
 
 
 def attribute(kind: x509.ObjectIdentifier, value: str) -> "x509.NameAttribute[str]":
-    """One part of a subject, however long it is."""
+    """One part of a subject, however long it is: Kubernetes permits more than X.509 does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return x509.NameAttribute(kind, value, _validate=False)
 
 
 def request_manifest(pem: bytes, names: AgentNames, lifetime_seconds: int = 0) -> Object:
-    """The object that asks the hub for a certificate."""
+    """The CertificateSigningRequest of an agent."""
     spec: Object = {
         "request": base64.b64encode(pem).decode(),
         "signerName": SIGNER,
-        "usages": USAGES,
+        "usages": [*USAGES],
     }
     if lifetime_seconds:
         spec["expirationSeconds"] = lifetime_seconds
     return {
-        "apiVersion": REQUESTS.api_version,
-        "kind": REQUESTS.kind,
+        "apiVersion": CSRS.api_version,
+        "kind": CSRS.kind,
         "metadata": {
             "generateName": f"{names.cluster}-",
             "labels": {CLUSTER_NAME_LABEL: names.cluster},
@@ -112,38 +128,56 @@ def request_manifest(pem: bytes, names: AgentNames, lifetime_seconds: int = 0) -
     }
 
 
-def outcome(request: Object | None) -> IssuedCertificate | RequestRefused | None:
-    """What became of a request; None while nothing has."""
-    if request is None:
-        return RequestRefused("the request was deleted before it was answered")
+def decision_on(request: Object) -> bytes | RequestRefused | None:
+    """The certificate, or why there is none; None while a request is pending."""
     status: Object = request.get("status") or {}
     conditions: list[Object] = status.get("conditions") or []
     for condition in conditions:
         if condition["type"] in ("Denied", "Failed"):
-            reported = condition.get("message") or condition.get("reason") or "no reason was given"
-            return RequestRefused(f"{condition['type'].lower()}: {reported}")
+            why = condition.get("message") or condition.get("reason") or "no reason was given"
+            return RequestRefused(f"{condition['type'].lower()}: {why}")
     if certificate := status.get("certificate"):
-        return IssuedCertificate(base64.b64decode(certificate))
+        return base64.b64decode(certificate)
     return None
 
 
-def read(pem: bytes) -> ClientCertificate | None:
-    """What the first certificate of a chain says; None when it is none."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            leaf = x509.load_pem_x509_certificate(pem)
-            names = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except ValueError:
-        return None
-    common_name = str(names[0].value) if names else ""
-    return ClientCertificate(common_name, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
+async def create_request(hub: Client, wanted: RegistrationRequest, key: bytes) -> str:
+    """Ask for a certificate; the request's name, or nothing when there are too many already."""
+    names = wanted.names
+    labels = f"{CLUSTER_NAME_LABEL}={names.cluster}"
+    existing = await hub.list(CSRS, labels=labels, metadata_only=True)
+    if len(existing.items) >= MOST_REQUESTS:
+        return ""
+    manifest = request_manifest(request_pem(key, names), names, wanted.lifetime_seconds)
+    name: str = (await hub.create(CSRS, manifest))["metadata"]["name"]
+    fingerprint = client_certificate.key_fingerprint(key)
+    log.info("asked for a certificate", request=name, user=names.user, key=fingerprint)
+    return name
 
 
-def valid_for(certificate: ClientCertificate) -> str:
-    """From when to when a certificate is valid, for people."""
-    begins, ends = (
-        each.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        for each in (certificate.begins, certificate.ends)
-    )
-    return f"from {begins} to {ends}"
+async def wait_for_decision(
+    hub: Client, name: str, wanted: RegistrationRequest, report: ReportFailure
+) -> bytes | RequestRefused:
+    """The decision on a request, as soon as there is one."""
+    key = Key("", name)
+    collection = Collection(CSRS, fields=f"metadata.name={name}")
+
+    def is_done(found: Mapping[Key, Object]) -> bool:
+        return key not in found or decision_on(found[key]) is not None
+
+    while True:
+        found = await retry(
+            lambda: follow(hub, collection, is_done, seconds=RECHECK_SECONDS), report
+        )
+        if key in found and (decision := decision_on(found[key])) is not None:
+            return decision
+        try:
+            decision = decision_on(await hub.get(CSRS, name))
+        except NotFound:
+            return DELETED
+        except KubeError as error:
+            report(*failure_reason(error))
+            continue
+        if decision is not None:
+            return decision
+        await retry(lambda: ensure_cluster(hub, wanted), report)
