@@ -16,9 +16,9 @@ from knfleet.agent.work.desired.manifests import defined_kinds
 from knfleet.agent.work.desired.owners import owner_reference
 from knfleet.agent.work.observed.objects import Record, SpokeObjects
 from knfleet.agent.work.plan import Entry, Located, is_drift, is_settled
-from knfleet.agent.work.planner import WorkPlanner
 from knfleet.agent.work.prerequisites import Prerequisites
 from knfleet.agent.work.work_pass import NEVER, WorkPass
+from knfleet.agent.work.work_planner import WorkPlanner
 from knfleet.agent.work.work_status import IGNORE_FIELD_ERROR
 from knfleet.apply.observe.drift import Drift, DriftConflicts
 from knfleet.apply.refs import Ref

@@ -25,10 +25,10 @@ from knfleet.agent.work.desired.manifests import ObjectRef
 from knfleet.agent.work.eviction import eviction
 from knfleet.agent.work.observed.objects import SpokeObjects
 from knfleet.agent.work.plan import Entry, is_protected
-from knfleet.agent.work.planner import WorkPlanner
 from knfleet.agent.work.prerequisites import Prerequisites
 from knfleet.agent.work.source import Work, WorkSource
 from knfleet.agent.work.work_pass import Bodies, WorkPass, WorkState
+from knfleet.agent.work.work_planner import WorkPlanner
 from knfleet.agent.work.work_settings import DEFAULTS, WorkSettings
 from knfleet.agent.work.work_status import (
     Outcome,

@@ -22,7 +22,7 @@ from knfleet.agent.work.desired.manifests import (
     read_manifests,
 )
 from knfleet.agent.work.desired.owners import OwnedState, removal, with_owner, without_owner
-from knfleet.agent.work.planner import Claims, ObjectClaim
+from knfleet.agent.work.work_planner import Claims, ObjectClaim
 from knfleet.api.meta import Object
 from knfleet.api.work.manifestwork import (
     ConditionRule,
