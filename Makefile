@@ -48,7 +48,8 @@ test-full: $(READY) ground ## run the tests that take longer: documentation page
 .PHONY: soak
 soak: $(READY) ground ## run the tests that need a quiet machine, then chaos and scale (hours)
 	$(RUN) -m soak -n 0 $(ARGS)
-	@$(MAKE) chaos scale
+	HYPOTHESIS_PROFILE=random $(BIN)/pytest -q -n $(WORKERS) -m "not full" tests/unit
+	@$(MAKE) chaos chaos-works scale
 
 .PHONY: e2e
 e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
@@ -63,9 +64,17 @@ faults: $(READY) ground ## kill the operator at 90 other moments each time (KNFL
 chaos: $(READY) ground ## random faults on a hub and 4 spokes, an hour long (CHAOS_MINUTES=10 CHAOS_SEED=7: shorter, again)
 	@$(BIN)/python -m tests.chaos.run --minutes $(CHAOS_MINUTES) --spokes $(CHAOS_SPOKES) --seed "$(CHAOS_SEED)"
 
+.PHONY: chaos-works
+chaos-works: $(READY) ground ## random faults on a hub and 3 agents while works change, 5 minutes long (CHAOS_SEED=7: again)
+	@$(BIN)/python -m tests.chaos.works.run --seed "$(CHAOS_SEED)"
+
 .PHONY: peers
 peers: $(READY) ground ## compare all samples with the Knative Operator, and record what was compared
 	KNFLEET_PEERS=all $(BIN)/pytest -s tests/peers $(ARGS)
+
+.PHONY: peers-ocm
+peers-ocm: $(READY) ground ## run hub and agents together with those of Open Cluster Management
+	$(BIN)/pytest -v -n 0 tests/peers/test_ocm_*.py $(ARGS)
 
 .PHONY: check
 check: $(READY) ## lint, types, layers
@@ -104,6 +113,10 @@ docs: $(READY) reasons ## write the generated pages of the documentation again
 reasons: $(READY) ## write docs/reasons.md again
 	@$(BIN)/python -m knfleet.view.reasons.catalog docs/reasons.md
 
+.PHONY: rights
+rights: $(READY) ## write again which rights the hub gets on joined clusters, from the release files
+	@$(BIN)/python -m knfleet.operator.spoke_access.packaged src/knfleet/operator/spoke_access/knative_rights.json
+
 .PHONY: site
 site: $(READY) ## build the site of the documentation below site/
 	@$(BIN)/zensical build --strict
@@ -130,6 +143,10 @@ bench-knative: $(READY) ground ## measure the operator beside the Knative Operat
 bench-works: $(READY) ground ## measure the delivery of works beside Open Cluster Management (half an hour)
 	@$(BIN)/python -m bench.fleet.works $(ARGS)
 
+.PHONY: bench-placements
+bench-placements: $(READY) ground ## measure clusters and Placements of a hub beside Open Cluster Management (ten minutes)
+	@$(BIN)/python -m bench.fleet.placements $(ARGS)
+
 .PHONY: bench-timeline
 bench-timeline: $(READY) ground ## show every kind of request of an installation, and who uses how much CPU
 	@$(BIN)/python -m bench.timeline --floor $(ARGS)
@@ -142,8 +159,8 @@ scale: $(READY) ground ## one operator and N fake spokes: install, restart, chan
 requirements: $(READY) ## pin the newest dependencies again
 	@set -e; compile="$(BIN)/uv pip compile -q -U --universal --python-version 3.11 --generate-hashes \
 	  --no-header --no-emit-index-url --no-emit-find-links"; \
-	$$compile pyproject.toml -o requirements/runtime.txt; \
-	$$compile pyproject.toml requirements/dev.in -c requirements/runtime.txt -o requirements/dev.txt; \
+	$$compile pyproject.toml --extra grpc -o requirements/runtime.txt; \
+	$$compile pyproject.toml --extra grpc requirements/dev.in -c requirements/runtime.txt -o requirements/dev.txt; \
 	$$compile requirements/bootstrap.in -o requirements/bootstrap.txt
 
 .PHONY: clean

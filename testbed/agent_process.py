@@ -38,11 +38,13 @@ from knfleet.apply.manifest_fields import items, part
 from knfleet.dev import pki
 from knfleet.hub.registration.drivers.csr import approve
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
-from knfleet.install.agent_manifests import AgentInstall, access_objects
+from knfleet.install.agent_manifests import AgentInstall, account_objects
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
+from knfleet.operator.spoke_access.rights import SpokeRights
 from testbed.clusters import Lent
+from testbed.small_rights import small_rights
 from testbed.waiting import PATIENCE_SECONDS, until
 
 
@@ -152,11 +154,16 @@ async def bootstrap_token(hub: Client) -> str:
     return answer["status"]["token"]
 
 
-async def prepare_spoke(spoke: Client) -> None:
-    """Make what `join` makes for an agent that runs outside of the cluster."""
+async def prepare_spoke(spoke: Client, rights: SpokeRights | None = None) -> None:
+    """Make what `join` makes for an agent that runs outside of the cluster.
+
+    The hub gets the rights for the small release, unless there are others.
+    """
     meta = {"name": AGENT_NAMESPACE}
     await spoke.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-    for each in access_objects(AgentInstall(cluster="c1", bootstrap=b"", image="")):
+    given = rights or await small_rights()
+    plan = AgentInstall(cluster="c1", bootstrap=b"", image="", rights=given)
+    for each in account_objects(plan):
         resource = await spoke.discovery.resource(each["apiVersion"], each["kind"])
         await spoke.apply(resource, each)
 

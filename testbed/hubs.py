@@ -8,9 +8,12 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
+from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from knfleet.hub.context import Now
 from knfleet.hub.manager import HubManager, HubOptions, start_hub
+from knfleet.hub.tunnel.tunnel_server import TunnelOptions
 from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
@@ -21,6 +24,7 @@ from knfleet.runtime.metrics import Metrics
 from knfleet.workflows.join_token import invite
 from knfleet.workflows.object_lists import apply_all
 from knfleet.workflows.policy_enforcement import enforced
+from testbed.clusters import Lent, Pool
 from testbed.waiting import until
 
 
@@ -31,6 +35,17 @@ async def install(admin: Connection) -> None:
         made = await invite(client, admin.endpoint)
     async with Client(made.connection(admin)) as asking:
         await enforced(asking)
+
+
+async def lend_hub(pool: Pool) -> Lent:
+    """A cluster that is a hub and could be managed, without the hub's own pod."""
+    (lent,) = await pool.lend(1)
+    await install(lent.connection)
+    async with Client(lent.connection) as client:
+        for each in spoke_definitions():
+            await client.apply(CRDS, each)
+            await established(client, each["metadata"]["name"])
+    return lent
 
 
 async def established(client: Client, name: str) -> None:
@@ -71,6 +86,8 @@ async def running(
     admin: Connection,
     *users: str,
     ahead: timedelta = timedelta(0),
+    now: Now | None = None,
+    tunnel: TunnelOptions | None = None,
     webhook: ListenAddress | None = None,
 ) -> AsyncGenerator[HubManager, None]:
     """A hub that runs, perhaps with another clock; requests of the users need no person."""
@@ -78,7 +95,8 @@ async def running(
     async with Client(await as_account(admin, CLUSTER_MANAGER)) as client:
         options = HubOptions(
             auto_approved_users=frozenset(users),
-            now=lambda: datetime.now(UTC) + ahead,
+            now=now or (lambda: datetime.now(UTC) + ahead),
+            tunnel=tunnel,
             webhook=webhook,
             webhook_names=("localhost",),
         )

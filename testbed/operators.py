@@ -229,7 +229,11 @@ class Hub:
             found = await self.client.list(resource, fields=f"metadata.name={name}")
             return not found.items
 
-        await until(holds, f"{resource.kind} {name} is gone")
+        try:
+            await until(holds, f"{resource.kind} {name} is gone")
+        except AssertionError as error:
+            said = part(await self.get(resource, name), "status").get("conditions")
+            raise AssertionError(f"{error}; it says {said}") from error
 
     async def left(self) -> list[str]:
         """What is there that was not there before, CRDs and what others write aside."""

@@ -119,14 +119,13 @@ async def reset(client: Client, folder: DevFolder, cluster: str) -> None:
     path = folder.cluster(cluster) / "baseline.json"
     baseline = frozenset(msgspec.json.decode(path.read_bytes(), type=list[str]))
     deadline = time.monotonic() + LIMIT_SECONDS
-    converted = False
+    crds = await client.list(CRDS, metadata_only=True)
+    # First of all: objects cannot even be listed while nothing converts them.
+    await stop_conversion(client, [ContentsEntry(CRDS, Key.of(each)) for each in crds.items])
     while remaining := await leftovers(client, await stored(folder, cluster), baseline):
         if time.monotonic() > deadline:
             names = ", ".join(f"{each.resource} {each.key}" for each in list(remaining)[:5])
             raise DevError(f"{cluster} does not become empty: {names} and others stay")
-        if not converted:
-            await stop_conversion(client, [each for each in remaining if each.resource == CRDS])
-            converted = True
         await remove(client, remaining)
         await asyncio.sleep(POLL_SECONDS)
 

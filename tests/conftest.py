@@ -1,16 +1,23 @@
 """Fixtures for all tests: real clusters, lent for one test each."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.source.sources import GoModuleSource
 from testbed.clusters import Lend, Lent, Pool
+
+# The same examples each time, so that a red run means a change; `make soak` draws others.
+hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.register_profile("random", derandomize=False)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 @pytest.fixture(scope="session")

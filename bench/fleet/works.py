@@ -6,37 +6,32 @@ Every turn begins with empty clusters and fresh processes. The bare client makes
 agent cannot avoid, on the hub and on the spoke, and nothing else: it is the floor.
 """
 
-import argparse
 import asyncio
 import json
-import os
 import statistics
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.fleet.contest import connected, hold, parser_of
 from bench.fleet.floor import Floor
 from bench.fleet.sides import FLOOR, OURS, THEIRS, Ground, Processes, Started, knfleet, ocm
-from bench.fleet.table import table
 from bench.requests import WRITES, Coded, coded_requests
 from bench.resting import lend_rested
 from bench.scenarios import Figures
-from bench.stopping import measured
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer
-from knfleet.kube.client.verbs import Client, ClientOptions
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
-from testbed.clusters import Lent, Pool
+from testbed.clusters import Pool
 from testbed.waiting import until
 
-MANY_AT_ONCE = ClientOptions(concurrency=32)
 IDLE_SECONDS = 60.0
 SINGLE = 20
 BACK_SECONDS = 20.0
@@ -351,61 +346,22 @@ async def turn(
     return delivery.figures
 
 
-@asynccontextmanager
-async def connected(lents: Sequence[Lent]) -> AsyncGenerator[list[Client]]:
-    """A client for each cluster."""
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(Client(each.connection, MANY_AT_ONCE)) for each in lents
-        ]
-
-
 SIDES: dict[str, Started | None] = {THEIRS: ocm, OURS: knfleet, FLOOR: None}
-
-
-async def contest(
-    folder: Path, *, rounds: int, works: int, spokes: int, only: Sequence[str]
-) -> dict[str, list[Figures]]:
-    """The figures of all sides, in turns; who was first in a round is last in the next."""
-    names = [name for name in SIDES if not only or name in only]
-    found: dict[str, list[Figures]] = {name: [] for name in names}
-    pool = Pool(folder / "ground")
-    try:
-        for number in range(rounds):
-            order = names[number % len(names) :] + names[: number % len(names)]
-            for name in order:
-                place = folder / f"{number}-{name.replace(' ', '-')}"
-                figures = await turn(pool, name, SIDES[name], place, works=works, spokes=spokes)
-                found[name].append(figures)
-    finally:
-        pool.close()
-    return found
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Compare the delivery of works.")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of("Compare the delivery of works.", list(SIDES))
     parser.add_argument("--works", type=int, default=200, help="for each spoke")
     parser.add_argument("--spokes", type=int, default=2)
-    parser.add_argument("--only", action="append", default=[], choices=list(SIDES))
-    parser.add_argument("--json", type=Path, help="where to keep all figures")
     arguments = parser.parse_args()
-    before = os.getloadavg()
-    found = measured(
-        partial(
-            contest,
-            rounds=arguments.rounds,
-            works=arguments.works,
-            spokes=arguments.spokes,
-            only=arguments.only,
+
+    async def one(pool: Pool, name: str, folder: Path) -> Figures:
+        return await turn(
+            pool, name, SIDES[name], folder, works=arguments.works, spokes=arguments.spokes
         )
-    )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
-    if OURS in found and THEIRS in found:
-        print(table(found, OURS, THEIRS, GOALS))
-    print(f"load before: {before[0]:.1f}")
+
+    hold(arguments, list(SIDES), one, GOALS)
 
 
 if __name__ == "__main__":

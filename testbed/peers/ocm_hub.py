@@ -141,6 +141,7 @@ async def running(
     lent: Lent,
     folder: Path,
     controllers: Sequence[str] = ("registration", "placement", "work"),
+    registration_flags: Sequence[str] = (),
 ) -> AsyncGenerator[dict[str, int]]:
     """Controllers of the hub run; the pids by name."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -148,11 +149,12 @@ async def running(
         pids: dict[str, int] = {}
         for name in controllers:
             subcommand, flags = CONTROLLERS[name]
+            more = registration_flags if name == "registration" else ()
             port = reserved_port(folder / f"{name}-ports")
             command = (
                 *(str(getattr(hub, name)), subcommand),
                 *("--kubeconfig", str(lent.kubeconfig), "--namespace", HUB_NAMESPACE),
-                *("--disable-leader-election", "--listen", f"127.0.0.1:{port}", *flags),
+                *("--disable-leader-election", "--listen", f"127.0.0.1:{port}", *flags, *more),
             )
             process = leashed(command, log=folder / f"{name}.log", home=folder)
             pids[name] = await stack.enter_async_context(process)

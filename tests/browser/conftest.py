@@ -68,6 +68,7 @@ async def real_hub(pool: Pool) -> AsyncIterator[RealHub]:
         shown = work("shown", config_map("good"), config_map("bad"))
         key = await hub.send("cluster-003", shown)
         await hub.say(WORKS, key, reported(shown, {"bad": "it is refused"}, Ready=1))
+        await hub.install_addon("hello", "cluster-001", "cluster-002")
         yield hub
 
 

@@ -6,6 +6,8 @@ import axe_core_python
 import pytest
 from playwright.async_api import Page, expect
 
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key
 from knfleet.api.work.manifestwork import WORKS
@@ -23,6 +25,7 @@ OWN = "/cr/knativeserving/knative-serving/own"
 PATHS = {
     "fleet": "/",
     "versions": "/versions",
+    "addons": "/addons",
     "cluster": "/cluster/cluster-001",
     "install": CR,
     "work": "/work/cluster-003/shown",
@@ -91,6 +94,31 @@ async def test_works_of_a_cluster_are_followed_manifest_by_manifest(
         await expect(page.locator("#manifests")).not_to_contain_text("terminating")
         await expect(page.locator("#head")).to_contain_text("ResourcesAvailable")
         await picture(page, "work")
+
+
+async def test_add_ons_are_shown_as_they_change(
+    running: Running, real_hub: RealHub, open_page: Open
+):
+    """The state of a cell and the progress of a rollout follow without reloading."""
+    async with open_page() as page:
+        await enter(page, running)
+        await page.get_by_role("link", name="Add-ons").click()
+        await expect(page.locator("#addon-names")).to_contain_text("hello")
+        await expect(page.locator("#rollouts")).to_contain_text("waits for canaries")
+        broken = page.locator("#matrix > tr").first
+        await expect(broken).to_contain_text("cluster-002")
+        await expect(broken).to_contain_text("ProbeUnavailable")
+        await expect(page.locator("#live")).to_have_text("live")
+        await picture(page, "addons")
+
+        said = dashboards.condition("Available", "True", "ProbeAvailable", "it runs")
+        await real_hub.say(ADDONS, Key("cluster-002", "hello"), {"conditions": [said]})
+        done = dashboards.condition("Progressing", "False", "Completed", "2/2 completed")
+        progression = {"namespace": "default", "name": "all", "conditions": [done]}
+        status = {"installProgressions": [progression]}
+        await real_hub.say(CLUSTER_ADDONS, Key("", "hello"), status)
+        await expect(page.locator("#matrix")).not_to_contain_text("ProbeUnavailable")
+        await expect(page.locator("#rollouts")).to_contain_text("2/2 completed")
 
 
 async def test_an_upgrade_is_a_click(running: Running, real_hub: RealHub, open_page: Open):

@@ -14,7 +14,7 @@ from tests.chaos.stage import Stage
 async def freeze_hub(stage: Stage, step: Step) -> AsyncGenerator[None]:
     """Stop the clock of the hub's API server."""
     hub = stage.hub.lent.name
-    with lasting(stage.evidence.troubled), held(stage, hub), frozen(stage, hub):
+    with lasting(stage.evidence.troubled), held(stage, hub), frozen(stage.pool, hub):
         yield
 
 
@@ -22,7 +22,7 @@ async def freeze_hub(stage: Stage, step: Step) -> AsyncGenerator[None]:
 async def kill_hub(stage: Stage, step: Step) -> AsyncGenerator[None]:
     """Kill the hub's API server."""
     with lasting(stage.evidence.troubled):
-        async with dead(stage, stage.hub.lent.name):
+        async with dead(stage.pool, stage.hub.lent.name):
             yield
 
 

@@ -19,6 +19,7 @@ from knfleet.dev.dev_clusters import ProcessEnded
 from knfleet.dev.progress_reporter import SilentProgress
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import BadRequest, Forbidden, Invalid, KubeError, NotFound
+from testbed.clusters import Pool
 from testbed.waiting import until
 from tests.chaos.evidence import Held, Span
 from tests.chaos.plan import Step
@@ -96,39 +97,39 @@ def held(stage: Stage, cluster: str, user: str = "") -> Generator[None]:
         stage.evidence.held[index] = Held(cluster, Span(begun.span.begin, time.time()), user)
 
 
-def signal_server(stage: Stage, cluster: str, blow: signal.Signals) -> processes.RecordedProcess:
+def signal_server(pool: Pool, cluster: str, blow: signal.Signals) -> processes.RecordedProcess:
     """Send a signal to an API server that this run has started."""
-    known = processes.recorded(stage.pool.folder)[process_name(cluster, API_SERVER)]
+    known = processes.recorded(pool.folder)[process_name(cluster, API_SERVER)]
     os.kill(known.pid, blow)
     return known
 
 
 @contextmanager
-def frozen(stage: Stage, cluster: str) -> Generator[None]:
+def frozen(pool: Pool, cluster: str) -> Generator[None]:
     """An API server takes connections, and answers nothing."""
-    signal_server(stage, cluster, signal.SIGSTOP)
+    signal_server(pool, cluster, signal.SIGSTOP)
     try:
         yield
     finally:
         with suppress(ProcessLookupError):
-            signal_server(stage, cluster, signal.SIGCONT)
+            signal_server(pool, cluster, signal.SIGCONT)
 
 
 @asynccontextmanager
-async def dead(stage: Stage, cluster: str) -> AsyncGenerator[None]:
+async def dead(pool: Pool, cluster: str) -> AsyncGenerator[None]:
     """An API server is killed, and started again with what its etcd kept."""
-    known = signal_server(stage, cluster, signal.SIGKILL)
+    known = signal_server(pool, cluster, signal.SIGKILL)
     await until(lambda: known.live() is None, "it is dead")
     processes.reap(known.pid)
     try:
         yield
     finally:
-        await start_server(stage, cluster)
+        await start_server(pool, cluster)
 
 
-async def start_server(stage: Stage, cluster: str) -> None:
+async def start_server(pool: Pool, cluster: str) -> None:
     """Start the API server of one cluster, and nothing that is frozen elsewhere."""
-    ground = stage.pool.ground
+    ground = pool.ground
     state = ground.folder.read().cluster(cluster)
     assert state is not None
     tools = await locate.ensure(SilentProgress())
@@ -141,14 +142,14 @@ async def start_server(stage: Stage, cluster: str) -> None:
 @asynccontextmanager
 async def freeze(stage: Stage, step: Step) -> AsyncGenerator[None]:
     """Stop the clock of a spoke's API server."""
-    with silent(stage, step.target), held(stage, step.target), frozen(stage, step.target):
+    with silent(stage, step.target), held(stage, step.target), frozen(stage.pool, step.target):
         yield
 
 
 @asynccontextmanager
 async def kill(stage: Stage, step: Step) -> AsyncGenerator[None]:
     """Kill a spoke's API server."""
-    async with dead(stage, step.target):
+    async with dead(stage.pool, step.target):
         # It may answer as soon as it is started, long before all of its cluster works again.
         with silent(stage, step.target):
             yield

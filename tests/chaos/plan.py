@@ -136,19 +136,26 @@ class Pack:
 
 def plan(seed: int, minutes: float, spokes: Sequence[str], resources: Sequence[str]) -> Plan:
     """The faults of a run on some spokes and custom resources."""
-    random = Random(seed)
-    seconds = minutes * 60
-    peace_at = seconds - min(PEACE_SECONDS, seconds / 3)
     targets = {
         Place.SPOKE: spokes,
         Place.OBJECTS: spokes,
         Place.RESOURCE: resources,
         Place.CENTRE: ["centre"],
     }
+    return dealt(seed, minutes, targets, SORTS)
+
+
+def dealt(
+    seed: int, minutes: float, targets: dict[Place, Sequence[str]], sorts: Sequence[Sort]
+) -> Plan:
+    """The faults of a run, of some sorts and on some targets."""
+    random = Random(seed)
+    seconds = minutes * 60
+    peace_at = seconds - min(PEACE_SECONDS, seconds / 3)
     busy = Busy(targets)
     # The centre has a pack of its own: it is seldom free, and would hold the others up.
-    centre = Pack(random, [sort for sort in SORTS if sort.place is Place.CENTRE])
-    others = Pack(random, [sort for sort in SORTS if sort.place is not Place.CENTRE])
+    centre = Pack(random, [sort for sort in sorts if sort.place is Place.CENTRE])
+    others = Pack(random, [sort for sort in sorts if sort.place is not Place.CENTRE])
     steps: list[Step] = []
     at = FIRST_SECONDS
     while at < peace_at:

@@ -3,6 +3,7 @@
 Each page leaves its clusters as it found them, or as the next one wants them.
 """
 
+import re
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,39 @@ $(sed -n 's/<cluster_name>/cluster1/; s/^ *knfleet join/knfleet join/p' joined.t
 knfleet accept --clusters cluster1 --wait --context hub
 """
 """What the page about fleets does, in short."""
+SMOKE_TEST = """
+CTX_HUB_CLUSTER=hub CTX_MANAGED_CLUSTER=spoke1 MANAGED_CLUSTER_NAME=cluster1
+cat > manifest-work.yaml <<EOF
+apiVersion: work.open-cluster-management.io/v1
+kind: ManifestWork
+metadata:
+  name: mw-01
+  namespace: ${MANAGED_CLUSTER_NAME}
+spec:
+  workload:
+    manifests:
+      - apiVersion: v1
+        kind: Pod
+        metadata:
+          name: hello
+          namespace: default
+        spec:
+          containers:
+            - name: hello
+              image: busybox
+              command: ["sh", "-c", 'echo "Hello, Kubernetes!" && sleep 3600']
+          restartPolicy: OnFailure
+EOF
+kubectl apply -f manifest-work.yaml --context ${CTX_HUB_CLUSTER}
+kubectl -n ${MANAGED_CLUSTER_NAME} wait manifestwork/mw-01 --for=condition=Applied --timeout=60s \\
+  --context ${CTX_HUB_CLUSTER}
+kubectl -n ${MANAGED_CLUSTER_NAME} get manifestwork/mw-01 --context ${CTX_HUB_CLUSTER} -o yaml
+kubectl -n default wait pod/hello --for=condition=Ready --timeout=60s \\
+  --context ${CTX_MANAGED_CLUSTER}
+kubectl -n default get pod --context ${CTX_MANAGED_CLUSTER} > pods.txt
+kubectl -n ${MANAGED_CLUSTER_NAME} delete manifestwork/mw-01 --context ${CTX_HUB_CLUSTER}
+"""
+"""How the guide of Open Cluster Management tries out a cluster that has joined."""
 SAMPLE = serving("docs", {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}})
 
 
@@ -39,6 +73,7 @@ async def test_pages_that_need_no_cluster_can_be_followed(
 ):
     assert await Reader(tmp_path, variables).follow(ROOT / "README.md") == 1
     assert await Reader(tmp_path, variables).follow(ROOT / "CONTRIBUTING.md") == 0
+    assert await Reader(tmp_path, variables).follow(DOCS / "least-privilege.md") == 2
     assert (tmp_path / "objects.yaml").read_text().count("\nkind: Deployment") > 5
 
 
@@ -72,9 +107,15 @@ async def test_the_page_about_the_knative_operator_can_be_followed(reader: Reade
 async def test_the_pages_about_a_fleet_at_work_can_be_followed(reader: Reader):
     """One after the other: what one page installs is what the next one looks at."""
     await reader.type(FLEET, "the fleet")
+    await reader.type(SMOKE_TEST, "the smoke test of Open Cluster Management")
+    pods = (reader.folder / "pods.txt").read_text()
+    assert re.search(r"^hello +1/1 +Running +0 ", pods, re.MULTILINE), pods
 
     for name, blocks in (
         ("works.md", 7),
+        ("placement.md", 8),
+        ("replica-sets.md", 4),
+        ("fleets.md", 6),
         ("upgrade.md", 7),
         ("security.md", 6),
         ("troubleshoot.md", 11),

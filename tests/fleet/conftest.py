@@ -12,6 +12,7 @@ from testbed import hubs, small_release
 from testbed.agent_process import Agent, Scene, bootstrap_token, prepare_spoke
 from testbed.clusters import Lend, Lent
 from testbed.operators import Hub, Operator
+from testbed.small_rights import small_rights_file
 from tests.support.fleets import Fleet, gather
 
 
@@ -19,6 +20,12 @@ from tests.support.fleets import Fleet, gather
 def small_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The release files of a small Knative."""
     return small_release.write(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def small_rights_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `knfleet join` must give a hub that installs the small Knative."""
+    return small_rights_file(tmp_path_factory.mktemp("rights"))
 
 
 @pytest.fixture

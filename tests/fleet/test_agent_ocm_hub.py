@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.addon import ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.certificate_requests import CERTIFICATES_GROUP
 from knfleet.api.cluster.managedcluster import (
     ACCEPTED,

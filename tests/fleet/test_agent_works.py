@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from knfleet.api.core import CONFIG_MAPS, CRDS
 from knfleet.api.crds.fleet import spoke_definitions
@@ -17,6 +18,7 @@ from knfleet.kube.client.verbs import Client
 from testbed import hubs
 from testbed.agent_process import Agent, bootstrap_token, prepare_spoke
 from testbed.clusters import Lend
+from testbed.fakes.ways import Way
 from testbed.waiting import until
 from tests.support.pairs import accepted
 from tests.support.works import CLUSTER, conditions, config_map, work
@@ -25,10 +27,11 @@ from tests.support.works import CLUSTER, conditions, config_map, work
 class Fleet:
     """A hub, and the agent of one cluster as a process."""
 
-    def __init__(self, hub: Client, spoke: Client, agent: Agent) -> None:
+    def __init__(self, hub: Client, spoke: Client, agent: Agent, way: Way) -> None:
         self.hub = hub
         self.spoke = spoke
         self.agent = agent
+        self.way = way
 
     async def data(self, name: str) -> dict[str, str] | None:
         """The data of a ConfigMap on the spoke."""
@@ -74,7 +77,12 @@ class Fleet:
 async def fleet(lend: Lend, tmp_path: Path) -> AsyncIterator[Fleet]:
     """A hub with one cluster that has joined."""
     hub_lent, spoke_lent = await lend(2)
-    async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
+    endpoint = hub_lent.connection.endpoint
+    async with (
+        Client(hub_lent.connection) as hub,
+        Client(spoke_lent.connection) as spoke,
+        Way(endpoint.server) as way,
+    ):
         await hubs.install(hub_lent.connection)
         await hub.apply(CLUSTER_MANAGERS, cluster_manager(HubInstall(image="")))
         for each in spoke_definitions():
@@ -82,12 +90,12 @@ async def fleet(lend: Lend, tmp_path: Path) -> AsyncIterator[Fleet]:
             await hubs.established(spoke, each["metadata"]["name"])
         await prepare_spoke(spoke)
         agent = Agent(spoke_lent, tmp_path, CLUSTER)
-        agent.point_to(hub_lent.connection.endpoint, await bootstrap_token(hub))
+        agent.point_to(replace(endpoint, server=way.url), await bootstrap_token(hub))
         async with hubs.running(hub_lent.connection):
             await agent.start()
             try:
                 await accepted(hub)
-                yield Fleet(hub, spoke, agent)
+                yield Fleet(hub, spoke, agent, way)
             finally:
                 await agent.end()
 
@@ -118,3 +126,29 @@ async def test_an_agent_that_is_killed_at_any_moment_loses_nothing_and_leaves_no
         await fleet.kill_when(lambda name=name: fleet.has(name, None))
         await until(lambda name=name: fleet.is_gone(name), "the work is gone")
         assert await fleet.data(name) is None
+
+
+async def test_works_outlast_a_hub_that_is_away(fleet: Fleet):
+    """Objects stay and are repaired; what was changed and deleted meanwhile follows afterwards."""
+    await fleet.hub.create(WORKS, work("kept", config_map("kept", a="1")))
+    await fleet.hub.create(WORKS, work("dropped", config_map("dropped", a="1")))
+    for name in ("kept", "dropped"):
+        await until(lambda name=name: fleet.is_applied(name), f"{name} is applied")
+
+    fleet.way.refusing = True
+    await fleet.way.cut()
+    changed = {"spec": {"workload": {"manifests": [config_map("kept", a="2")]}}}
+    await fleet.hub.patch(WORKS, Key(CLUSTER, "kept"), changed)
+    await fleet.hub.delete(WORKS, Key(CLUSTER, "dropped"))
+    await fleet.spoke.delete(CONFIG_MAPS, Key("default", "kept"))
+    await until(lambda: fleet.has("kept", {"a": "1"}), "the object is repaired without the hub")
+    await fleet.agent.end(signal.SIGKILL)
+    await fleet.agent.start()
+    assert await fleet.data("dropped") == {"a": "1"}
+
+    fleet.way.refusing = False
+
+    await until(lambda: fleet.has("kept", {"a": "2"}), "the change is applied")
+    await until(lambda: fleet.is_applied("kept"), "the change is reported")
+    await until(lambda: fleet.is_gone("dropped"), "the work is gone")
+    assert await fleet.data("dropped") is None

@@ -120,7 +120,7 @@ async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend
         ({"--cluster-name": "Cluster1"}, "a-z, 0-9 and -"),
         ({"--cluster-name": "c" * 64}, "at most 63"),
         ({"--cluster-name": "kube-system"}, "system namespace"),
-        ({"--registration-auth": "grpc"}, "not supported yet"),
+        ({"--registration-auth": "grpc"}, "needs --grpc-server and --grpc-ca-file"),
         ({"--registration-auth": "awsirsa"}, "not supported yet"),
         ({"--mode": "hosted"}, "go together"),
         ({"--resource-limits": "cpu"}, "--resource-qos-class ResourceRequirement"),

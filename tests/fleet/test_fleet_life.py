@@ -31,7 +31,6 @@ from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from knfleet.apply.manifest_fields import items
-from knfleet.install.agent_manifests import access_rules
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden
@@ -42,6 +41,7 @@ from testbed.agent_process import Agent, bootstrap_token, condition, prepare_spo
 from testbed.clusters import Lend, Lent
 from testbed.hub_process import HubProcess, kubeconfig
 from testbed.operators import Hub
+from testbed.small_rights import small_rights
 from testbed.waiting import until
 from tests.support.commands import done
 from tests.support.fleets import SMALL
@@ -115,26 +115,28 @@ NEEDED: dict[str, Attempt] = {
                 "template": {"metadata": {"labels": {"a": "b"}}, "spec": POD_SPEC},
             },
         ),
-        "default",
+        "knative-serving",
     ),
-    "remove a Deployment": lambda own: own.delete(DEPLOYMENTS, Key("default", "made")),
+    "remove a Deployment": lambda own: own.delete(DEPLOYMENTS, Key("knative-serving", "made")),
     "make a ConfigMap": lambda own: own.apply(
         CONFIG_MAPS,
-        {**named(CONFIG_MAPS, "made"), "metadata": {"name": "made", "namespace": "default"}},
+        {
+            **named(CONFIG_MAPS, "made"),
+            "metadata": {"name": "made", "namespace": "knative-serving"},
+        },
     ),
-    "grant what it has not": lambda own: own.apply(
-        CLUSTER_ROLES,
-        named(
-            CLUSTER_ROLES,
-            "made",
-            rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
-        ),
-    ),
-    "remove a role": lambda own: own.delete(CLUSTER_ROLES, Key("", "made")),
-    "list pods": lambda own: own.list(PODS),
+    "remove a ConfigMap": lambda own: own.delete(CONFIG_MAPS, Key("knative-serving", "made")),
+    "list pods": lambda own: own.list(PODS, "knative-serving"),
 }
 """What installing Knative takes, and saying why it fails."""
 OUTSIDE: dict[str, Attempt] = {
+    "list Secrets": lambda own: own.list(SECRETS),
+    "read a Secret elsewhere": lambda own: own.list(SECRETS, AGENT_NAMESPACE),
+    "list pods elsewhere": lambda own: own.list(PODS),
+    "make a role": lambda own: own.apply(CLUSTER_ROLES, named(CLUSTER_ROLES, "made", rules=[])),
+    "change a role of Knative": lambda own: own.apply(
+        CLUSTER_ROLES, named(CLUSTER_ROLES, "small", rules=[])
+    ),
     "make a pod": lambda own: own.create(PODS, named(PODS, "p", spec=POD_SPEC), "default"),
     "enter a pod": lambda own: own.raw(
         "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&stdout=true"
@@ -180,8 +182,11 @@ async def check_token(life: Life) -> None:
     )
     nobody = hubs.with_token(life.spoke_lent.connection, answer["status"]["token"])
     async with Client(seen) as own, Client(nobody) as plain:
-        assert await rights(own) - await rights(plain) == single(access_rules())
+        granted = await small_rights()
+        assert await rights(own) - await rights(plain) == single(granted.cluster_rules)
         assert await rights(own, AGENT_NAMESPACE) == await rights(own)
+        for namespace, rules in granted.namespace_rules.items():
+            assert await rights(own, namespace) - await rights(own) <= single(rules)
         assert [what for what, attempt in NEEDED.items() if await refused(attempt(own))] == []
         assert [what for what, attempt in OUTSIDE.items() if not await refused(attempt(own))] == []
 

@@ -22,7 +22,7 @@ from knfleet.operator.targets.targets import LocalTargets
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.releases import Releases
 from knfleet.view.differences import differences
-from knfleet.view.image_list import images
+from knfleet.view.images.image_list import images
 from knfleet.view.plan.dry_run import CHOSEN
 from knfleet.view.plan.model import ObjectChange, PlannedAction, ResourcePlan, ordered
 from knfleet.view.plan.planner import Planner

@@ -26,7 +26,7 @@ async def test_a_held_deployment_on_a_spoke_is_named_down_to_its_pod(fleet: Flee
     assert f"Pod knative-serving/{pod}: ContainersNotReady" in shown
     assert "knfleet explain NotReady" in shown
     overview = await done(kubeconfig, "status")
-    assert "1 installation: 1 under way" in overview
+    assert "1 installation: 1 in progress" in overview
     assert "workloads ready" in overview
     explained = await done(kubeconfig, "explain", "knative")
     assert "kubectl --context SPOKE get deployments,statefulsets -n knative-serving" in explained

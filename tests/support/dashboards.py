@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 from msgspec import Struct
 
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, CLUSTERS
 from knfleet.api.core import CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from knfleet.api.crds.fleet import hub_definitions
@@ -225,6 +227,35 @@ class RealHub:
             WORKS, {**work, "metadata": {"name": key.name, "namespace": cluster}}
         )
         return key
+
+    async def install_addon(self, name: str, *clusters: str) -> None:
+        """An add-on on clusters, which is not available on the last, and whose rollout waits."""
+        said = condition("Progressing", "True", "Progressing", "waits for canaries")
+        progression = {"namespace": "default", "name": "all", "conditions": [said]}
+        fleet: Object = {
+            "apiVersion": CLUSTER_ADDONS.api_version,
+            "kind": CLUSTER_ADDONS.kind,
+            "metadata": {"name": name},
+            "spec": {},
+            "status": {"installProgressions": [progression]},
+        }
+        await self.write(CLUSTER_ADDONS, fleet)
+        for cluster in clusters:
+            meta = {"name": cluster}
+            made = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+            await self.client.apply(NAMESPACES, made)
+            is_last = cluster == clusters[-1]
+            status, reason = (
+                ("False", "ProbeUnavailable") if is_last else ("True", "ProbeAvailable")
+            )
+            addon: Object = {
+                "apiVersion": ADDONS.api_version,
+                "kind": ADDONS.kind,
+                "metadata": {"name": name, "namespace": cluster},
+                "spec": {},
+                "status": {"conditions": [condition("Available", status, reason, "by a test")]},
+            }
+            await self.write(ADDONS, addon)
 
     async def write(self, resource: Resource, manifest: Object) -> None:
         """Write an object and its status."""

@@ -4,6 +4,7 @@ A worker notes on each report how its test is called and whether it used real cl
 that prints the results writes the failed ones to the file that `--failures` names.
 """
 
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,11 @@ class Failures:
         """Keep the first failure of a test."""
         if report.failed and report.nodeid not in self.found:
             known: dict[str, Any] = dict(report.user_properties)
-            self.found[report.nodeid] = Failed(
+            failed = Failed(
                 known.get(TEST, report.nodeid), first_line(report), known.get(CLUSTERS, False)
             )
+            self.found[report.nodeid] = failed
+            print(f"\nfailed: {failed.test}: {failed.error}", file=sys.stderr, flush=True)
 
     def pytest_sessionfinish(self) -> None:
         """Write the list, also when it is empty: a missing file means that the run was cut off."""

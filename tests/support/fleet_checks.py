@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from knfleet.api.addon.managedclusteraddon import ADDONS_BETA
 from knfleet.api.cluster.clusterset import CLUSTER_SETS
 from knfleet.api.cluster.managedcluster import CLUSTERS, SET_LABEL
 from knfleet.api.core import CRDS, NAMESPACES, PODS
@@ -19,7 +20,7 @@ from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items
 from knfleet.dev.cluster_contents import ContentsEntry, contents
 from knfleet.kube.client.verbs import Client
-from knfleet.kube.errors import BadRequest
+from knfleet.kube.errors import BadRequest, ServerError
 from testbed.waiting import until
 from tests.support import hub_works as works
 from tests.support.commands import done, refused, type_in
@@ -44,12 +45,14 @@ async def check_hub(client: Client) -> None:
     assert (await client.list(PODS, HUB_NAMESPACE)).items == []
     manager = await client.get(CLUSTER_MANAGERS, "cluster-manager")
     status = manager["status"]
-    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+    said = {each["type"]: each["status"] for each in status["conditions"]}
+    said.pop("HubAddOnDegraded", "")
+    assert said == {
         "Applied": "True",
         "Available": "True",
         "Progressing": "False",
         "HubRegistrationDegraded": "False",
-        "HubPlacementDegraded": "Unknown",
+        "HubPlacementDegraded": "False",
     }
     assert status["observedGeneration"] == manager["metadata"]["generation"]
     assert [each["name"] for each in status["generations"]] == ["cluster-manager"]
@@ -59,7 +62,7 @@ async def check_hub(client: Client) -> None:
 
 
 async def check_webhook(client: Client) -> None:
-    """The API server asks the hub's pod about works, by its Service and with its CA."""
+    """The API server asks the hub's pod about works and add-ons, by its Service and with its CA."""
     oversize = works.work("large", *works.large(10, 51_300))
 
     async def is_refused() -> bool:
@@ -70,6 +73,24 @@ async def check_webhook(client: Client) -> None:
         return False
 
     await until(is_refused, "a work that is too large is refused")
+    addon = {"apiVersion": ADDONS_BETA.api_version, "kind": ADDONS_BETA.kind}
+    made: Object = {**addon, "metadata": {"name": "converted"}, "spec": {}}
+
+    async def is_converted() -> bool:
+        try:
+            await client.create(ADDONS_BETA, made, "default", dry_run=True)
+        except ServerError:
+            return False
+        return True
+
+    await until(is_converted, "an add-on is converted")
+
+    async def is_reported() -> bool:
+        manager = await client.get(CLUSTER_MANAGERS, "cluster-manager")
+        found = {each["type"]: each["status"] for each in manager["status"]["conditions"]}
+        return found.get("HubAddOnDegraded") == "False"
+
+    await until(is_reported, "the ClusterManager says that add-ons are converted")
 
 
 async def check_agent(spoke: Client) -> None:

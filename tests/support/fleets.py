@@ -296,6 +296,7 @@ class Fleet:
         """Write some of our annotations on a custom resource."""
         known = {
             "lost": "knfleet.dev/on-lost-target",
+            "grace": "knfleet.dev/lost-target-grace",
             "uid": "knfleet.dev/target-uid",
             "trigger": "reconcile.knative.dev/trigger",
         }

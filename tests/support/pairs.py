@@ -1,6 +1,6 @@
 """A hub and an agent of either project, joined, for tests of what both projects promise."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -48,9 +48,17 @@ class Pair(Struct, frozen=True):
 
 @asynccontextmanager
 async def joined_pair(
-    lend: Lend, folder: Path, hub_side: str, agent_side: str
+    lend: Lend,
+    folder: Path,
+    hub_side: str,
+    agent_side: str,
+    *,
+    controllers: Sequence[str] = ("registration", "placement", "work"),
 ) -> AsyncGenerator[Pair]:
-    """Start a hub and an agent, accept the cluster, and wait until it is available."""
+    """Start a hub and an agent, accept the cluster, and wait until it is available.
+
+    `controllers` are those of the hub of Open Cluster Management.
+    """
     hub_lent, spoke_lent = await lend(2)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(Client(hub_lent.connection))
@@ -62,7 +70,8 @@ async def joined_pair(
         else:
             await prepare_hub(hub)
             binaries = await ocm_hub(Printed())
-            await stack.enter_async_context(running(binaries, hub_lent, folder / "ocm-hub"))
+            processes = running(binaries, hub_lent, folder / "ocm-hub", controllers)
+            await stack.enter_async_context(processes)
         token = await bootstrap_token(hub)
         pair = Pair(hub, hub_lent, spoke, spoke_lent, hub_side, agent_side, folder)
         start = our_agent if agent_side == OURS else ocm_agent

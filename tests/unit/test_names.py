@@ -1,11 +1,14 @@
 """A name has one meaning: readers find a class or module by its name, at the first guess."""
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[2] / "src" / "knfleet"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "knfleet"
+FILE = re.compile(r"`((?:src|tests|docs|ground|tools|testbed)/[\w./-]+\.\w+)`")
 MOST_FILES = 15
 ROLES = {
     "__init__",
@@ -57,3 +60,12 @@ def test_folders_are_small() -> None:
     counts = Counter(path.parent for path in modules() if path.name != "__init__.py")
 
     assert {str(path): count for path, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_the_files_that_contributors_are_sent_to_exist() -> None:
+    """CONTRIBUTING names the file to open first for each likely change."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(FILE.findall(text))
+
+    assert len(named) > 40
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []

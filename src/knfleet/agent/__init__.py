@@ -1,1 +1,1 @@
-"""The process on a spoke: it asks to join, stays heard of, and hands over access."""
+"""The process on a spoke: it asks to join, sends heartbeats, and hands over access."""

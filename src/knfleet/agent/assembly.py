@@ -30,6 +30,8 @@ class AgentEnvironment(Struct, frozen=True):
     """Where the agent's own Secrets are: the spoke itself, unless it is hosted elsewhere."""
     bootstrap: Path | None = None
     """The bootstrap kubeconfig; without it a Secret beside the agent counts."""
+    grpc: Path | None = None
+    """The configuration of a gRPC client beside it."""
     folder: Path | None = None
     """Where the identity is copied to, for others to read."""
     listen: ListenAddress | None = None
@@ -44,7 +46,7 @@ async def build(
     for client in (spoke, home):
         manager.close_last(client.close)
     source = (
-        BootstrapFile(environment.bootstrap)
+        BootstrapFile(environment.bootstrap, environment.grpc)
         if environment.bootstrap is not None
         else BootstrapSecret(home, settings.namespace)
     )
@@ -54,5 +56,5 @@ async def build(
     if environment.listen is not None:
         manager.add(LivenessServer(environment.listen), "health")
     manager.add(source, "bootstrap")
-    manager.add(klusterlet.controller, "klusterlet")
+    manager.add(klusterlet, "klusterlet")
     manager.add(agent, "agent")

@@ -10,12 +10,14 @@ import random
 from collections.abc import Callable
 
 from knfleet.agent.access import access_token
+from knfleet.agent.addon import session_addons
 from knfleet.agent.agent_controller import AgentController
 from knfleet.agent.hub_session import HubSession
 from knfleet.agent.registration import renewal
 from knfleet.agent.status import heartbeat, managed_namespaces, reporter
 from knfleet.agent.status.cluster_status import is_accepted
 from knfleet.agent.status.klusterlet import CONNECTED, WAITING, HubConnectionStatus
+from knfleet.agent.tunnel import controller as tunnel
 from knfleet.agent.work import session_works
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.kube.cache.informer import StoreChange
@@ -31,7 +33,9 @@ CONTROLLERS = (
     access_token.CONTROLLER,
     renewal.CONTROLLER,
     managed_namespaces.CONTROLLER,
+    tunnel.CONTROLLER,
     session_works.CONTROLLER,
+    session_addons.CONTROLLER,
 )
 
 POLL_SECONDS = (0.25, 5.0)
@@ -54,7 +58,8 @@ class SessionControllers:
     def __init__(self, session: HubSession, report: ReportConnection) -> None:
         self.session = session
         self.report = report
-        self.components: list[Component] = [session.own, session.events]
+        followed = session.driver.components(session.hub)
+        self.components: list[Component] = [session.own, session.events, *followed]
         for each in CONTROLLERS:
             self.add(each)
 

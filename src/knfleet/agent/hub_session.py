@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.agent.registration.credential_store import CredentialStore
 from knfleet.agent.registration.drivers.driver import AgentRegistrationDriver
-from knfleet.agent.registration.identity import HUB, HubAddress, HubCredentials
+from knfleet.agent.registration.identity import HUB, Bootstrap, HubCredentials
 from knfleet.agent.settings import AgentSettings
 from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.conditions import StandardCondition
@@ -15,11 +15,8 @@ from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import decode
 from knfleet.kube.auth.credentials import REREAD, Credential
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
-from knfleet.kube.client.verbs import Client, ClientOptions
-from knfleet.kube.endpoint import Connection
+from knfleet.kube.client.verbs import Client
 from knfleet.runtime.events.recorder import Events
-
-FEW_AT_ONCE = ClientOptions(concurrency=12, user_agent="knfleet-agent")
 
 
 class CertificateHolder:
@@ -44,7 +41,7 @@ class HubSession:
         self,
         settings: AgentSettings,
         credentials: HubCredentials,
-        address: HubAddress,
+        bootstrap: Bootstrap,
         *,
         spoke: Client,
         store: CredentialStore,
@@ -52,12 +49,12 @@ class HubSession:
     ) -> None:
         self.settings = settings
         self.names = AgentNames(credentials.cluster, credentials.agent)
-        self.address = address
+        self.address = bootstrap.address
         self.spoke = spoke
         self.store = store
         self.driver = driver
         self.identity = CertificateHolder(credentials)
-        self.hub = Client(Connection(HUB, address.endpoint, self.identity), FEW_AT_ONCE)
+        self.hub = driver.session_client(bootstrap, self.names.cluster, self.identity)
         self.own = Informer(
             self.hub,
             CLUSTERS,

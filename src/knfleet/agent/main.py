@@ -21,27 +21,29 @@ from knfleet.agent.controllers import (
     SessionControllers,
     wait_for_acceptance,
 )
-from knfleet.agent.hub_session import HubSession
+from knfleet.agent.hub_session import CertificateHolder, HubSession
 from knfleet.agent.registration.bootstrap_kubeconfig import BootstrapSource, changed, readable
 from knfleet.agent.registration.cluster_names import AgentNames, random_agent
 from knfleet.agent.registration.cluster_registration import ensure_cluster
 from knfleet.agent.registration.credential_store import CredentialStore
-from knfleet.agent.registration.drivers.registry import DRIVERS
+from knfleet.agent.registration.drivers.driver import RequestRefused
+from knfleet.agent.registration.drivers.registry import DRIVERS, GRPC, driver_of, has_grpc
 from knfleet.agent.registration.identity import (
     Bootstrap,
     HubCredentials,
     choose_names,
-    hub_kubeconfig,
-    is_moved,
+    former_bootstrap,
 )
 from knfleet.agent.registration.registration import register
 from knfleet.agent.settings import AgentSettings
 from knfleet.agent.status.klusterlet import WAITING, HubConnectionStatus, KlusterletController
 from knfleet.api.cluster.managedcluster import CLUSTERS
-from knfleet.kube.client.verbs import Client, ClientOptions
+from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from knfleet.runtime.logs import log
 
+CHANGE_SECONDS = 60.0
+"""How long a hub may take to issue credentials of another driver."""
 PAUSE_SECONDS = 1.0
 """Between two states, so that no failure is retried in a tight loop."""
 
@@ -70,25 +72,42 @@ class Agent:
 
     async def run(self) -> None:
         """Go from state to state until cancelled."""
+        await self.klusterlet.ready()
         while True:
             try:
+                self.choose_driver()
                 bootstrap = await readable(self.source)
                 await self.unless_changed(self.join(bootstrap), bootstrap)
             except KubeError as error:
                 log.warning("the cluster does not answer", error=str(error))
             await asyncio.sleep(PAUSE_SECONDS)
 
+    def choose_driver(self) -> None:
+        """Use the driver that the Klusterlet asks for, else the one of the command line."""
+        self.klusterlet.driver_changed.clear()
+        wanted = self.klusterlet.auth_type or self.settings.auth_type
+        if wanted not in DRIVERS or (wanted == GRPC and not has_grpc()):
+            message = f"registration by {wanted} is not possible with this agent"
+            log.error("registration driver not supported", driver=wanted)
+            self.klusterlet.fail("RegistrationDriverUnsupported", message)
+            return
+        if DRIVERS[wanted] is not self.driver:
+            log.info("registration driver chosen", driver=wanted)
+        self.driver = DRIVERS[wanted]
+
     async def unless_changed(self, work: Coroutine[Any, Any, None], bootstrap: Bootstrap) -> None:
-        """Do something until it ends or the bootstrap kubeconfig changes."""
+        """Do something until it ends, or the way to the hub changes."""
         try:
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(work)
                 changing = group.create_task(changed(self.source, bootstrap))
-                await asyncio.wait([working, changing], return_when=asyncio.FIRST_COMPLETED)
-                if not working.done():
+                switching = group.create_task(self.klusterlet.driver_changed.wait())
+                tasks = [working, changing, switching]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if changing.done():
                     log.info("the bootstrap kubeconfig has changed")
-                working.cancel()
-                changing.cancel()
+                for each in tasks:
+                    each.cancel()
         except* KubeError as group:
             raise group.exceptions[0] from None
 
@@ -97,16 +116,21 @@ class Agent:
         credentials = await self.identity()
         names = AgentNames(credentials.cluster, credentials.agent)
         problem = self.driver.problem(credentials, names, datetime.now(UTC))
-        if not problem and is_moved(credentials, bootstrap.address):
-            credentials, problem = await self.try_new_address(credentials, bootstrap)
+        if problem and (taken := await self.change_driver(credentials, bootstrap)) is not None:
+            credentials, problem = taken, ""
+        there = self.driver.located(credentials, bootstrap, self.store.folder)
+        if not problem and there != credentials:
+            problem = await self.try_new_address(there, bootstrap)
+        credentials = there
         lost, self.lost = self.lost, ""
         if not problem and lost == CERTIFICATE_REJECTED:
-            problem = "the hub does not know our certificate"
+            problem = "the hub rejects the agent's certificate"
         if problem:
             log.info("joining", cluster=names.cluster, agent=names.agent, why=problem)
             self.klusterlet.report(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
             wanted = self.settings.registration(names)
-            credentials = await register(self.driver, bootstrap, wanted, self.klusterlet.fail)
+            made = await register(self.driver, bootstrap, wanted, self.klusterlet.fail)
+            credentials = self.driver.located(made, bootstrap, self.store.folder)
             log.info("got a certificate", cluster=names.cluster, user=names.user)
         await self.store.save(credentials)
         self.lost = await self.run_session(credentials, bootstrap)
@@ -128,7 +152,7 @@ class Agent:
         session = HubSession(
             self.settings,
             credentials,
-            bootstrap.address,
+            bootstrap,
             spoke=self.spoke,
             store=self.store,
             driver=self.driver,
@@ -138,21 +162,46 @@ class Agent:
         finally:
             await session.hub.close()
 
-    async def try_new_address(
-        self, credentials: HubCredentials, bootstrap: Bootstrap
-    ) -> tuple[HubCredentials, str]:
-        """The same identity at another address, and what is wrong with it there."""
-        there = replace(credentials, kubeconfig=hub_kubeconfig(bootstrap.address))
+    async def try_new_address(self, there: HubCredentials, bootstrap: Bootstrap) -> str:
+        """What is wrong with the same identity at another address; empty when nothing is."""
         async with self.session(there, bootstrap) as session:
             try:
-                await session.hub.get(CLUSTERS, credentials.cluster)
+                await session.hub.get(CLUSTERS, there.cluster)
             except (Unauthorized, Forbidden, NotFound) as error:
                 return (
-                    there,
-                    f"the hub that the bootstrap kubeconfig names does not know us: {error}",
+                    f"the hub of the bootstrap kubeconfig rejects the agent's certificate: {error}"
                 )
         log.info("the hub has moved", server=bootstrap.address.endpoint.server)
-        return there, ""
+        return ""
+
+    async def change_driver(
+        self, credentials: HubCredentials, bootstrap: Bootstrap
+    ) -> HubCredentials | None:
+        """Credentials of this driver, obtained with valid ones of another; None without those.
+
+        So a cluster changes its driver without a person, and without a token that may have expired.
+        """
+        former = driver_of(credentials)
+        names = AgentNames(credentials.cluster, credentials.agent)
+        if former is self.driver or former.problem(credentials, names, datetime.now(UTC)):
+            return None
+        kept = former_bootstrap(credentials, bootstrap)
+        hub = former.session_client(kept, names.cluster, CertificateHolder(credentials))
+        try:
+            async with asyncio.timeout(CHANGE_SECONDS):
+                wanted = self.settings.registration(names)
+                answer = await self.driver.obtain(hub, wanted, self.klusterlet.fail)
+        except (TimeoutError, KubeError) as error:
+            log.warning("driver not changed with the former credentials", error=str(error))
+            return None
+        finally:
+            await hub.close()
+        if isinstance(answer, RequestRefused):
+            log.warning("driver not changed with the former credentials", error=answer.why)
+            return None
+        log.info("registration driver changed", cluster=names.cluster, signer=self.driver.signer)
+        issued = replace(credentials, key=answer.key, certificate=answer.certificate, config=b"")
+        return self.driver.located(issued, bootstrap, self.store.folder)
 
     async def run_session(self, credentials: HubCredentials, bootstrap: Bootstrap) -> str:
         """Run a session with the hub to its end; why it ended."""
@@ -169,7 +218,7 @@ class Agent:
     async def remind(self, bootstrap: Bootstrap, credentials: HubCredentials) -> None:
         """Create the ManagedCluster again, should it have been deleted."""
         wanted = self.settings.registration(AgentNames(credentials.cluster, credentials.agent))
-        async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
+        async with await self.driver.bootstrap_client(bootstrap, credentials.cluster) as hub:
             try:
                 await ensure_cluster(hub, wanted)
             except KubeError as error:

@@ -3,11 +3,10 @@
 from knfleet.agent.controllers import CONTROLLERS
 from knfleet.api.meta import Object
 from knfleet.api.operator import GROUP
-from knfleet.api.rbac_rules import merged, rule
+from knfleet.api.rbac_rules import READ, merged, rule
 
 
 def managed_rules() -> list[Object]:
-    """On the managed cluster."""
     return merged(each for controller in CONTROLLERS for each in controller.managed_rules)
 
 
@@ -17,8 +16,7 @@ def home_rules() -> list[Object]:
 
 
 def klusterlet_rules(name: str) -> list[Object]:
-    """For the status of its Klusterlet."""
     return [
-        rule(GROUP, ["klusterlets"], ["get"], [name]),
+        rule(GROUP, ["klusterlets"], READ, [name]),
         rule(GROUP, ["klusterlets/status"], ["patch"], [name]),
     ]

@@ -11,4 +11,8 @@ CSRS = Resource(
     namespaced=False,
 )
 SIGNER = "kubernetes.io/kube-apiserver-client"
+GRPC_SIGNER = "open-cluster-management.io/grpc"
+"""Signs certificates for the gRPC server, which no API server accepts."""
 USAGES = ("digital signature", "key encipherment", "client auth")
+CSR_USER = "open-cluster-management.io/csr-user"
+"""Annotation: who asked the gRPC server for a certificate. Only that server may set it."""

@@ -42,7 +42,7 @@ class StandardCondition(Struct, frozen=True, kw_only=True, rename="camel", omit_
         force_setattr(self, "message", bounded(self.message))
 
     def same(self, other: "StandardCondition") -> bool:
-        """Whether both say the same, whenever they were said."""
+        """Whether both say the same, whatever their times are."""
         return replace(self, last_transition_time="") == replace(other, last_transition_time="")
 
 
@@ -50,7 +50,6 @@ StandardConditions = Sequence[StandardCondition]
 
 
 def find(conditions: Iterable[StandardCondition], type_: str) -> StandardCondition | None:
-    """The condition of a type."""
     return next((condition for condition in conditions if condition.type == type_), None)
 
 

@@ -29,7 +29,6 @@ class Key(Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, manifest: Object) -> "Key":
-        """The key of a manifest."""
         meta = manifest["metadata"]
         return cls(meta.get("namespace", ""), meta["name"])
 

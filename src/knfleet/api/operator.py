@@ -16,9 +16,16 @@ KLUSTERLETS = Resource(GROUP, "v1", "Klusterlet", "klusterlets", namespaced=Fals
 
 CLUSTER_MANAGER = "cluster-manager"
 """The name of the one ClusterManager, of the hub's Deployment and of its ServiceAccount."""
+HUB_ROLE = "knfleet:hub"
+"""The hub's own roles, of whatever kind."""
+GRPC_SERVER = f"{CLUSTER_MANAGER}-grpc-server"
+"""The name of the gRPC server's Deployment, Service and ServiceAccount."""
 KLUSTERLET = "klusterlet"
+WEBHOOK_SERVICE = "cluster-manager-webhook"
+"""The Service by which API servers call the hub."""
 OPERATOR_NAMESPACE = "open-cluster-management"
 HUB_NAMESPACE = "open-cluster-management-hub"
+GRPC_SERVER_USER = f"system:serviceaccount:{HUB_NAMESPACE}:{GRPC_SERVER}"
 AGENT_NAMESPACE = "open-cluster-management-agent"
 ADDON_NAMESPACE = "open-cluster-management-agent-addon"
 BOOTSTRAP_ACCOUNT = "agent-registration-bootstrap"
@@ -39,6 +46,7 @@ AVAILABLE = "Available"
 PROGRESSING = "Progressing"
 HUB_REGISTRATION_DEGRADED = "HubRegistrationDegraded"
 HUB_PLACEMENT_DEGRADED = "HubPlacementDegraded"
+HUB_ADDON_DEGRADED = "HubAddOnDegraded"
 REGISTRATION_DESIRED_DEGRADED = "RegistrationDesiredDegraded"
 WORK_DESIRED_DEGRADED = "WorkDesiredDegraded"
 HUB_CONNECTION_DEGRADED = "HubConnectionDegraded"
@@ -100,13 +108,21 @@ class CsrDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     ] = []
 
 
+class GrpcRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Registration over gRPC."""
+
+    auto_approved_identities: Annotated[
+        list[str], doc("Users whose clusters are accepted automatically.")
+    ] = []
+
+
 class HubDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A way in which clusters register."""
 
     auth_type: Annotated[AuthType, doc("Registration auth type.")] = "csr"
     csr: Annotated[CsrDriver, doc("With csr.")] = CsrDriver()
     awsirsa: Annotated[Free | None, doc("With awsirsa.")] = None
-    grpc: Annotated[Free | None, doc("With grpc.")] = None
+    grpc: Annotated[GrpcRegistration, doc("With grpc.")] = GrpcRegistration()
 
 
 class HubRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -227,6 +243,15 @@ class ClusterManager(Struct, frozen=True, kw_only=True, rename="camel", omit_def
             return frozenset()
         named = [each.csr.auto_approved_identities for each in registration.registration_drivers]
         return frozenset(registration.auto_approve_users).union(*named)
+
+    @property
+    def grpc_auto_approved(self) -> frozenset[str]:
+        """The same of users who ask over gRPC."""
+        registration = self.spec.registration_configuration
+        if not is_enabled(registration.feature_gates, AUTO_APPROVAL_GATE, default=False):
+            return frozenset()
+        named = [each.grpc.auto_approved_identities for each in registration.registration_drivers]
+        return frozenset[str]().union(*named)
 
 
 class KlusterletDeployOption(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -357,5 +382,5 @@ class Klusterlet(Struct, frozen=True, kw_only=True, rename="camel", omit_default
 
 def is_enabled(gates: list[FeatureGate], feature: str, *, default: bool) -> bool:
     """Whether a feature is on; the last word on it counts."""
-    said = [gate.mode == "Enable" for gate in gates if gate.feature == feature]
-    return said[-1] if said else default
+    modes = [gate.mode == "Enable" for gate in gates if gate.feature == feature]
+    return modes[-1] if modes else default

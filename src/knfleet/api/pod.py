@@ -87,7 +87,7 @@ class NodeAffinity(PodField, frozen=True):
 class PodAffinityTerm(PodField, frozen=True):
     """Which other pods count, and what "together" means."""
 
-    topology_key: Annotated[str, doc("Label of nodes: nodes with the same value are one place.")]
+    topology_key: Annotated[str, doc("Label of nodes: nodes with the same value are one domain.")]
     label_selector: Annotated[
         PodLabelSelector | None, doc("Labels of the pods that count.", **ATOMIC)
     ] = None
@@ -109,7 +109,7 @@ class PreferredPods(PodField, frozen=True):
     """Pods whose place is preferred, or avoided."""
 
     weight: Annotated[Int32, doc("How much it counts, from 1 to 100.")]
-    pod_affinity_term: Annotated[PodAffinityTerm, doc("The pods, and the kind of place.")]
+    pod_affinity_term: Annotated[PodAffinityTerm, doc("The pods, and the topology domain.")]
 
 
 class PodAffinity(PodField, frozen=True):

@@ -63,7 +63,7 @@ class Inventory(Struct, frozen=True):
     """Jobs that are complete, as `namespace/name`, with the hash of what was applied."""
 
     def widened(self, refs: Iterable[Ref]) -> "Inventory":
-        """The inventory with room for some more objects."""
+        """The inventory that covers some more objects."""
         kinds, namespaces = set(self.kinds), set(self.namespaces)
         for ref in refs:
             kinds.add(ref.group_kind)
@@ -81,7 +81,7 @@ class Inventory(Struct, frozen=True):
         )
 
     def covers(self, refs: Iterable[Ref]) -> bool:
-        """Whether there is room for some objects."""
+        """Whether it covers some objects."""
         return all(
             ref.group_kind in self.kinds and (not ref.namespace or ref.namespace in self.namespaces)
             for ref in refs
@@ -129,7 +129,7 @@ def read_parent(applyset: ApplySet, manifest: Object) -> Parent:
 
 
 def write_parent(applyset: ApplySet, inventory: Inventory, version: str) -> Object:
-    """What to apply to the parent; with a version, only if nobody wrote it meanwhile."""
+    """What to apply to the parent; with a version, only if no client wrote it meanwhile."""
     annotations = {
         well_known.TOOLING: TOOLING,
         well_known.CONTAINS: ",".join(sorted(map(str, inventory.kinds))),

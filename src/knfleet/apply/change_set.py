@@ -22,7 +22,7 @@ class Action(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Kinds of failure that are told apart, because different people mend them."""
+    """Kinds of failure that are distinguished, because different people fix them."""
 
     FORBIDDEN = "Forbidden"
     ESCALATION = "RbacEscalation"
@@ -66,7 +66,7 @@ class ObjectResult(Struct, frozen=True):
     adopted: bool = False
     """Whether it was the Go operator's until now."""
     copied: bool = False
-    """Whether somebody else made it, with our label on it, and so keeps it."""
+    """Whether another client made it, with our label on it, and so keeps it."""
 
 
 class ObjectFailure(Struct, frozen=True):

@@ -60,7 +60,6 @@ class OwnerReferences(Struct, frozen=True):
         return tuple("" if each is None else each["metadata"]["uid"] for each in every)
 
     def references(self, ref: Ref) -> list[Object]:
-        """The owner references of an object."""
         if self.owner is None or not owns(self.owner, ref):
             return []
         kept = [] if self.keeper is None else [plain_reference(self.keeper)]
@@ -94,7 +93,7 @@ class DesiredSet(Struct, frozen=True):
 
 
 def defined_kinds(objects: Iterable[Object]) -> dict[tuple[str, str], Resource]:
-    """The kinds that CRDs among the objects define, so that nobody must ask for them."""
+    """The kinds that CRDs among the objects define, so that discovery is not needed."""
     found: dict[tuple[str, str], Resource] = {}
     for manifest in objects:
         if (manifest.get("apiVersion"), manifest.get("kind")) != (CRDS.api_version, CRDS.kind):

@@ -22,6 +22,7 @@ from knfleet.apply.act.gates import Gates
 from knfleet.apply.act.missing_rights import missing_rights
 from knfleet.apply.act.parents import Parents
 from knfleet.apply.act.pruner import Pruner
+from knfleet.apply.act.rights_review import review
 from knfleet.apply.act.writer import Deadlines, Writer
 from knfleet.apply.applyset import ApplySet
 from knfleet.apply.change_set import (
@@ -70,6 +71,7 @@ class Engine:
         watch: SetWatch | None = None,
         deadlines: Deadlines = DEADLINES,
         fresh_seconds: float = FRESH_SECONDS,
+        checks_rights: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client = client
@@ -83,6 +85,10 @@ class Engine:
         self.gates = Gates(client, applyset, self.live_state, deadlines)
         self.executor = Executor(self.parents, self.writer, self.gates)
         self.pruner = Pruner(client, self.parents, self.live_state, deadlines)
+        self.checks_rights = checks_rights
+        """Whether nothing is written while a right is missing that the whole set needs."""
+        self.allowed: DesiredSet | None = None
+        """What was found to be allowed."""
         self.prepared: tuple[Sequence[Object], DesiredSet] | None = None
         self.known_kinds: Kinds = {}
         self.doubts = False
@@ -217,6 +223,8 @@ class Engine:
             *map(self.record_unchanged, plan.kept),
             *map(stopped, plan.stopped),
         ]
+        if only is None and (lacking := await self.lacking_rights(plan, desired)):
+            return ChangeSet.of([*outcomes, *lacking])
         if plan.is_empty:
             outcomes += await self.gates.established(())
         else:
@@ -224,10 +232,24 @@ class Engine:
             outcomes += await self.executor.execute(plan, desired)
         return ChangeSet.of(await self.with_rights(outcomes, desired))
 
+    async def lacking_rights(self, plan: ApplyPlan, desired: DesiredSet) -> list[ObjectFailure]:
+        """What must not be begun for want of rights; asked once for what is to be written."""
+        if not self.checks_rights or plan.is_empty or self.allowed is desired:
+            return []
+        wanted = desired.objects.values()
+        found = await review(self.client, wanted, plan.steps, self.applyset.key.namespace)
+        self.allowed = None if found else desired
+        return found
+
     def record_unchanged(self, step: ApplyStep) -> ObjectResult:
         """Remember that an object is as it should be."""
         if step.observed is not None:
-            self.applied_objects.note(step.desired.ref, step.desired.digest, step.observed.version)
+            self.applied_objects.note(
+                step.desired.ref,
+                step.desired.digest,
+                step.observed.version,
+                is_member=step.observed.part_of == self.applyset.id,
+            )
         return ObjectResult(step.desired.ref, Action.UNCHANGED)
 
     async def with_rights(self, outcomes: list[Outcome], desired: DesiredSet) -> list[Outcome]:

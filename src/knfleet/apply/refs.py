@@ -47,7 +47,6 @@ class GroupKind(Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, resource: Resource) -> "GroupKind":
-        """The group and kind of a resource."""
         return cls(resource.group, resource.kind)
 
     @property
@@ -87,7 +86,6 @@ class Ref(Struct, frozen=True, order=True):
 
     @property
     def group_kind(self) -> GroupKind:
-        """Group and kind."""
         return GroupKind(self.group, self.kind)
 
     @classmethod

@@ -31,7 +31,8 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
     removes it; registers two spokes with the hub, installs it on them, freezes one for a while,
-    removes it there too; then takes everything down. All of it can be watched in a dashboard, whose
+    removes it there too; has a KnativeFleet upgrade them in waves, with a canary that fails and
+    a rollback; then takes everything down. All of it can be watched in a dashboard, whose
     address is printed early and at the end. With --keep the spokes stay joined, and keep Knative.
     """
     from knfleet.dev.demo.demo import show

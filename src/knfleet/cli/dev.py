@@ -128,7 +128,7 @@ def status(output: str, name: str, directory: Path | None) -> None:
     else:
         click.echo(status_table(found))
     if not found.ready:
-        click.echo("not everything is well; repair it with: knfleet dev up", err=True)
+        click.echo("some components are not healthy; repair them with: knfleet dev up", err=True)
         sys.exit(1)
 
 

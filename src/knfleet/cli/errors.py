@@ -1,7 +1,7 @@
 """One helpful sentence for everything that may go wrong, whatever command it was.
 
 Errors of ours name their object and say what to do. What they cannot know is how the command was
-told which cluster to use; that is added here: the address, the kubeconfig, the context, and what
+given which cluster to use; that is added here: the address, the kubeconfig, the context, and what
 to try. Only click is imported before something went wrong.
 """
 
@@ -153,7 +153,12 @@ def is_unserved(error: "ApiError") -> bool:
     """Whether a server does not know a kind of ours at all."""
     from knfleet.apply.act.refusals import NOT_SERVED
 
-    ours = ("open-cluster-management.io", "operator.knative.dev", "multicluster.x-k8s.io")
+    ours = (
+        "open-cluster-management.io",
+        "operator.knative.dev",
+        "multicluster.x-k8s.io",
+        "fleet.knfleet.dev",
+    )
     is_about_ours = any(f"{group}/" in error.where for group in ours)
     return is_about_ours and any(text in error.message for text in NOT_SERVED)
 
@@ -184,7 +189,7 @@ def configuration(error: "KubeError") -> str:
 
 
 def quoted_context() -> str:
-    """The context that the command was told to use."""
+    """The context that the command was given."""
     running = click.get_current_context(silent=True)
     while running is not None:
         params: dict[str, Any] = running.params

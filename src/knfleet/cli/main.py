@@ -32,6 +32,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.process.agent",
         "Run the agent of a managed cluster.",
     ),
+    "airgap": CommandEntry(
+        "knfleet.cli.knative.airgap",
+        "Say what clusters without the Internet need.",
+    ),
     "apply": CommandEntry(
         "knfleet.cli.knative.apply",
         "Apply a plan: write the custom resources that it was made for.",
@@ -40,6 +44,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.fleet.clean",
         "Remove a hub from its cluster.",
     ),
+    "addon": CommandEntry("knfleet.cli.fleet.addon", "Install, remove, make and explain add-ons."),
     "clusterset": CommandEntry(
         "knfleet.cli.fleet.clusterset",
         "Assign clusters to sets, and bind sets to namespaces.",
@@ -50,7 +55,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "create": CommandEntry(
         "knfleet.cli.fleet.create",
-        "Create works.",
+        "Create works and placements.",
     ),
     "delete": CommandEntry(
         "knfleet.cli.fleet.delete",
@@ -68,9 +73,13 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.knative.explain",
         "Explain a reason: its meaning, how to find the cause, and how to fix it.",
     ),
+    "fleet": CommandEntry(
+        "knfleet.cli.knativefleet.fleet",
+        "Show, plan and control rollouts of KnativeFleets.",
+    ),
     "get": CommandEntry(
         "knfleet.cli.fleet.get",
-        "Print tokens, and the clusters and works of a hub.",
+        "Print tokens, and the clusters, works and placements of a hub.",
     ),
     "init": CommandEntry(
         "knfleet.cli.fleet.init",
@@ -80,9 +89,21 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.fleet.join",
         "Register this cluster with a hub.",
     ),
+    "kubeconfig": CommandEntry(
+        "knfleet.cli.tunnel.kubeconfig",
+        "Print a kubeconfig for a cluster of the fleet.",
+    ),
+    "proxy": CommandEntry(
+        "knfleet.cli.tunnel.proxy",
+        "Show how clusters are reached, and run kubectl on them.",
+    ),
     "unjoin": CommandEntry(
         "knfleet.cli.fleet.unjoin",
         "Remove the agent and its objects from a cluster.",
+    ),
+    "audit": CommandEntry(
+        "knfleet.cli.audit",
+        "Check the record of all writes of a hub, an operator or an agent.",
     ),
     "bundle": CommandEntry(
         "knfleet.cli.knative.bundle",
@@ -96,6 +117,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.dev",
         "Run real control planes on this machine.",
     ),
+    "grpc-server": CommandEntry(
+        "knfleet.cli.process.grpc_server",
+        "Run the gRPC server of a hub, by which agents register without reaching its API server.",
+    ),
     "hub": CommandEntry(
         "knfleet.cli.process.hub",
         "Run a hub: clusters join it, and Knative is installed on them.",
@@ -108,6 +133,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.process.operator",
         "Run the operator: install Knative as custom resources specify.",
     ),
+    "placement": CommandEntry(
+        "knfleet.cli.placement.placement",
+        "Explain why placements select clusters or not.",
+    ),
     "plan": CommandEntry(
         "knfleet.cli.knative.plan",
         "Show what would change on the clusters, object by object and field by field.",
@@ -119,6 +148,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "render": CommandEntry(
         "knfleet.cli.knative.render",
         "Print the objects that a custom resource installs.",
+    ),
+    "rights": CommandEntry(
+        "knfleet.cli.fleet.rights",
+        "Print the least rights with which a hub installs Knative on a cluster.",
     ),
     "status": CommandEntry(
         "knfleet.cli.knative.status",
@@ -172,7 +205,7 @@ class Commands(click.Group):
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; what goes wrong is told in a sentence, whichever command it was."""
+        """Run the command; what fails is printed as a message, whichever command it was."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

@@ -80,7 +80,6 @@ class Table:
         self.stands = ["", *(stands or [""] * len(rows))]
 
     def text(self) -> str:
-        """All lines."""
         return "\n".join(
             painted(cut(line), stand) for line, stand in zip(self.lines, self.stands, strict=True)
         )
@@ -102,7 +101,6 @@ class PlainProgress:
         self.shown_at = time.monotonic()
 
     def report(self, text: str) -> None:
-        """One line."""
         click.echo(text, err=True)
 
     def advance(self, what: str, done: int, total: int) -> None:

@@ -23,7 +23,7 @@ HEAD = """\
 
 All of them are also reached as `kubectl knfleet …` and `kn fleet …`.
 `-h` or `--help` behind any of them prints what is written here.
-The exit code is 0 when all is well, 1 when something failed, and 2 for wrong usage.
+The exit code is 0 on success, 1 on failure, and 2 for wrong usage.
 """
 
 
@@ -58,7 +58,6 @@ def anchor(name: str) -> str:
 
 
 def first_line(command: click.Command) -> str:
-    """A command in one sentence."""
     return cell((command.help or "").strip().partition("\n")[0])
 
 
@@ -126,7 +125,6 @@ def cell(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
     Path(sys.argv[1]).write_text(page(), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""From a profile and the provider file to one way in. Pure: nothing is run, nobody is asked.
+"""From a profile and the provider file to one way of access. Pure.
 
 The first provider of the file whose name the profile has is taken. What the profile adds to the
 plugin's arguments and environment goes into a value of its own, never into the provider's.
@@ -59,14 +59,14 @@ def check_health(profile: ClusterProfile) -> None:
         return
     found = [one for one in profile.status.conditions if one.type == CONTROL_PLANE_HEALTHY]
     if not found:
-        said = f"it has no condition {CONTROL_PLANE_HEALTHY}"
+        state = f"it has no condition {CONTROL_PLANE_HEALTHY}"
     else:
         words = [word for word in (found[0].reason, found[0].message) if word]
-        said = f"{CONTROL_PLANE_HEALTHY} is {found[0].status}"
-        said += f" ({': '.join(words)})" if words else ""
+        state = f"{CONTROL_PLANE_HEALTHY} is {found[0].status}"
+        state += f" ({': '.join(words)})" if words else ""
     raise AccessError(
         CLUSTER_PROFILE_NOT_READY,
-        f"ClusterProfile {profile.key} is not ready: {said}; goes on when its cluster manager"
+        f"ClusterProfile {profile.key} is not ready: {state}; goes on when its cluster manager"
         f" sets {CONTROL_PLANE_HEALTHY} to True",
     )
 

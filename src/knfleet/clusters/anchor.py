@@ -1,7 +1,7 @@
 """The anchor on a spoke: the ConfigMap that stands there for a custom resource of the hub.
 
 It owns what is installed in its namespace, and is the parent of the set. The Namespace owns the
-same objects beside it, so that nothing is garbage collected when somebody deletes the anchor: it is
+same objects beside it, so that nothing is garbage collected when a client deletes the anchor: it is
 made anew, and takes its objects back (docs/decisions/0007). The uid of the hub on it keeps a second
 hub with a custom resource of the same name from taking or deleting what is not its own.
 """
@@ -190,7 +190,7 @@ class Anchors:
             if anchor is not None:
                 return AnchorState(anchor, namespace, is_new)
             is_new = False
-        raise AnchorError(f"ConfigMap {key} is written by others all the time; looking again")
+        raise AnchorError(f"ConfigMap {key} is changed by other clients all the time; retrying")
 
     async def namespace(self, root: AnchorSpec) -> tuple[Object, bool]:
         """The Namespace, and whether it is new; one that is there already is left as it is."""
@@ -216,7 +216,7 @@ class Anchors:
             with suppress(Conflict):
                 return await self.client.patch(NAMESPACES, Key("", name), patch)
             namespace = await self.client.get(NAMESPACES, name)
-        raise AnchorError(f"Namespace {name} is written by others all the time; looking again")
+        raise AnchorError(f"Namespace {name} is changed by other clients all the time; retrying")
 
     async def present(self, root: AnchorSpec, *, is_new: bool = False) -> Object | None:
         """The anchor as it must be; None when others wrote it just then."""

@@ -51,15 +51,17 @@ class LiveCluster(Struct, frozen=True):
 class Cluster:
     """One spoke in use."""
 
-    def __init__(self, profile: Key, setup: ConnectionSetup, told: Callable[[Key], None]) -> None:
+    def __init__(
+        self, profile: Key, setup: ConnectionSetup, notified: Callable[[Key], None]
+    ) -> None:
         self.profile = profile
         self.setup = setup
-        self.told = told
+        self.notified = notified
         self.holders: set[str] = set()
         self.access: ResolvedAccess | None = None
         self.problem: AccessError | None = not_yet_resolved(profile)
         self.despite = False
-        """Whether somebody wants to get in whatever is wrong with the profile."""
+        """Whether a caller needs access although the profile is not healthy."""
         self.session: ClusterConnection | None = None
         self.sessions = 0
         self.was_connected = False
@@ -73,7 +75,7 @@ class Cluster:
         self.past_seconds = 0.0
         self.closed = False
         self.is_last_call = False
-        """Whether nobody may wait for a connection any more."""
+        """Whether no caller may wait for a connection any more."""
         self.since = datetime.now(UTC)
         self.last_told: tuple[object, ...] = ()
         self.last_kind: tuple[str, str] = ("", "")
@@ -95,7 +97,7 @@ class Cluster:
         self.notify()
 
     def notify(self) -> None:
-        """Tell everybody, if there is news."""
+        """Notify all handlers, if something changed."""
         verdict = self.verdict()
         session = self.session
         answering = session is not None and session.answering
@@ -107,7 +109,7 @@ class Cluster:
         self.last_told = news
         self.last_kind = (verdict.phase, verdict.reason)
         self.wake()
-        self.told(self.profile)
+        self.notified(self.profile)
 
     def dismiss(self) -> None:
         """Send away who waits for a connection: this process ends."""
@@ -115,7 +117,7 @@ class Cluster:
         self.wake()
 
     def wake(self) -> None:
-        """Have everybody look again who waits for the spoke."""
+        """Wake all callers that wait for the spoke."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -156,12 +158,13 @@ class Cluster:
             while True:
                 await self.hold(await self.next_access())
         finally:
-            # Nobody is told: whoever ends this knows, and a shutdown is not the spoke's fault.
+            # No handler is called: the caller that ends this knows, and a shutdown is not the
+            # spoke's fault.
             self.closed = True
             self.wake()
 
     async def next_access(self) -> ResolvedAccess:
-        """Wait for a way in that somebody may take."""
+        """Wait for access that a caller may use."""
         while self.access is None or not (self.problem is None or self.despite):
             self.moved.clear()
             await self.moved.wait()
@@ -261,7 +264,7 @@ class Cluster:
         return session.is_queued or session.runs.is_queued
 
     def outcome(self, *, even_unhealthy: bool) -> LiveCluster | AccessError | None:
-        """What somebody gets who wants to use the spoke now; None when it is worth waiting."""
+        """What a caller gets that needs the spoke now; None when it is worth waiting."""
         if self.closed:
             return provider_closed()
         if self.problem is not None and not (even_unhealthy and self.access is not None):
@@ -279,7 +282,7 @@ class Cluster:
         return AccessError(verdict.reason, verdict.message)
 
     def why_not_yet(self) -> AccessError:
-        """What to tell somebody who has waited long enough."""
+        """The error for a caller that has waited long enough."""
         session = self.session
         if session is None or session.ended is not None:
             return self.problem or not_yet_resolved(self.profile)

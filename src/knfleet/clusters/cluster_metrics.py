@@ -1,6 +1,7 @@
-"""What is counted about spokes, read from them whenever somebody asks.
+"""What is counted about spokes, read from them at each scrape.
 
-How a spoke stands is told by `knative.gauges`, from its state; here is what only ever grows.
+How a spoke stands is exported by `operator.resource_metrics`, from its state; here is what only
+ever grows.
 """
 
 from knfleet.api.meta import Key
@@ -42,7 +43,7 @@ class ClusterMetrics:
         return total - before if total >= before else total
 
     def forget(self, profile: Key) -> None:
-        """Drop what was told about a spoke that nobody uses any more."""
+        """Drop the metrics of a spoke that is not in use any more."""
         cluster = cluster_name(profile)
         for metric in (self.failures, self.runs):
             metric.remove_by_labels({"cluster": cluster})
@@ -53,5 +54,5 @@ class ClusterMetrics:
 
 
 def watch_spokes(metrics: Metrics, spokes: ClusterPool) -> None:
-    """Count what happens to all spokes, as it is whenever somebody asks."""
+    """Count what happens to all spokes, as it is at each scrape."""
     metrics.before_scrape.append(ClusterMetrics(metrics, spokes).read)

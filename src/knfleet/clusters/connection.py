@@ -65,7 +65,7 @@ class ClusterConnection:
         self.access = access
         self.setup = setup
         self.stirred = stirred
-        self.runs = PluginCredentials(access.plugin, setup.turns, setup.run, setup.programs)
+        self.runs = PluginCredentials(access.plugin, setup.plugin_starts, setup.run, setup.programs)
         options = ClientOptions(
             user_agent=setup.user_agent,
             observe=self,
@@ -83,7 +83,7 @@ class ClusterConnection:
         self.login = self.client.transport.login
         self.verdict = PhaseReason(Phase.CONNECTING)
         self.seen: PreflightResult | None = None
-        """What the spoke said when it was connected to last; None before the first time."""
+        """What the spoke reported when it was connected to last; None before the first time."""
         self.is_queued = False
         """Whether it waits for its turn to connect, which is no fault of the spoke."""
         self.answering = False
@@ -122,7 +122,7 @@ class ClusterConnection:
         try:
             while self.ended is None:
                 self.is_queued = True
-                async with self.setup.connecting.slot():
+                async with self.setup.connection_starts.slot():
                     self.is_queued = False
                     await self.connect()
                 if self.answering and self.verdict.phase is Phase.UP:
@@ -132,12 +132,12 @@ class ClusterConnection:
                 if self.excess is not None:
                     await self.sit_out()
         finally:
-            self.end(provider_closed())  # before its client closes: users are told why
+            self.end(provider_closed())  # before its client closes: users get the reason
             self.pulse.close()
             await self.client.close()
 
     def end(self, why: AccessError) -> None:
-        """No request is sent any more; their callers are told why."""
+        """No request is sent any more; their callers get the reason."""
         if self.ended is not None:
             return
         self.ended = why
@@ -149,13 +149,13 @@ class ClusterConnection:
         self.woken.set()
 
     def move(self, verdict: PhaseReason) -> None:
-        """Take up a new state, and tell everybody who waits for one."""
+        """Take up a new state, and notify all who wait for one."""
         self.verdict = verdict
         self.wake()
         self.stirred()
 
     def wake(self) -> None:
-        """Have everybody look again who waits at the gate."""
+        """Wake all callers that wait at the gate."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -225,7 +225,7 @@ class ClusterConnection:
             self.hurry()
 
     async def sit_out(self) -> None:
-        """Wait long enough that the spoke costs nobody anything, then end."""
+        """Wait long enough that the spoke costs nothing, then end."""
         timing = self.setup.timing
         seconds = backoff(self.excesses + 1, base=timing.excess, limit=timing.excess_limit)
         self.woken.clear()
@@ -251,7 +251,7 @@ class ClusterConnection:
                 return
 
     async def wait_woken(self, seconds: float) -> None:
-        """Wait until somebody is in a hurry, but not for ever."""
+        """Wait until a caller is in a hurry, but not for ever."""
         try:
             async with asyncio.timeout(seconds):
                 await self.woken.wait()
@@ -280,7 +280,7 @@ class ClusterConnection:
                 renewing.cancel()
 
     async def wake_at(self, when: float) -> None:
-        """Wait until somebody is in a hurry, or it is time; cheaper than a time limit."""
+        """Wait until a caller is in a hurry, or it is time; cheaper than a time limit."""
         alarm = asyncio.get_running_loop().call_at(when, self.woken.set)
         try:
             await self.woken.wait()
@@ -360,7 +360,7 @@ class ClusterConnection:
         return age > self.setup.timing.soonest and not connected
 
     def not_up(self) -> AccessError:
-        """What to tell whoever wants to use the spoke now."""
+        """The error for a caller that needs the spoke now."""
         if self.verdict.phase is not Phase.CONNECTING or self.verdict.reason:
             return AccessError(self.verdict.reason, self.verdict.message)
         if self.runs.running_since is not None:
@@ -404,6 +404,6 @@ class ClusterConnection:
 
 
 UNKNOWN_UID = (
-    "the credentials may not read the namespace kube-system, so that another cluster at the same"
-    " address could not be told apart; grant get on it"
+    "the credentials may not read the namespace kube-system, so another cluster at the same"
+    " address could not be distinguished; grant get on it"
 )

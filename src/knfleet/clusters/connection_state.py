@@ -74,7 +74,6 @@ class ClusterState(Struct, frozen=True, kw_only=True):
 
 
 def cluster_name(profile: Key) -> ClusterName:
-    """The name by which the cluster of a profile is known here."""
     return ClusterName(str(profile))
 
 

@@ -46,13 +46,13 @@ class PluginCredentials:
     def __init__(
         self,
         plugin: ExecPlugin,
-        turns: StartLimit,
+        starts: StartLimit,
         run: ProcessRunner = run,
         programs: PluginPrograms | None = None,
     ) -> None:
         self.plugin = plugin
         self.programs = programs or PluginPrograms()
-        self.turns = turns
+        self.starts = starts
         self.run = run
         self.count = 0
         self.failures = 0
@@ -74,7 +74,7 @@ class PluginCredentials:
         self.running_since = started = loop.time()
         try:
             self.is_queued = True
-            async with self.turns.slot():
+            async with self.starts.slot():
                 self.is_queued = False
                 started = loop.time()
                 credential = await self.plugin.fetch(self.run)
@@ -93,7 +93,7 @@ class PluginCredentials:
         return self.count > 0 and self.programs.stamp(self.plugin) != self.stamp
 
     def wants_run(self) -> bool:
-        """Whether it is time for the next credential, before anybody waits for it."""
+        """Whether it is time for the next credential, before a request waits for it."""
         return asyncio.get_running_loop().time() >= self.ahead_at or self.is_other_program()
 
 

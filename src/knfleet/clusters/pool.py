@@ -1,6 +1,6 @@
 """All spokes of this process: what the controllers ask when they want to reach a cluster.
 
-A profile is read by an informer, so asking costs nothing. A spoke is connected to while somebody
+A profile is read by an informer, so asking costs nothing. A spoke is connected to while a client
 uses it; each has a lifetime of its own, and whatever happens to it happens to no other.
 """
 
@@ -41,7 +41,7 @@ from knfleet.runtime.start_limit import StartLimit
 LOOK_SECONDS = 1.0
 """How often to see whether profiles can be read, as long as they could not."""
 CONNECTING, CONNECTING_SECONDS = 64, 2.0
-"""So many connections are made at once, but one that takes longer holds nobody up. When a thousand
+"""So many connections are made at once; one that takes longer blocks no other. When a thousand
 spokes come back together, they answer one after the other instead of all of them late."""
 RESTART_SECONDS = 10.0
 """How long a spoke is left alone after a fault of ours."""
@@ -143,13 +143,13 @@ class ClusterPool:
             await happens(self.stopping, None if readable else LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Let nobody begin anything on a spoke any more; what is under way goes on."""
+        """Let no caller begin anything on a spoke any more; what is under way goes on."""
         self.stopping.set()
         for spoke in self.spokes.values():
             spoke.dismiss()
 
     def use(self, profile: Key, holder: str) -> None:
-        """Stay connected to a profile's cluster for somebody, until they leave."""
+        """Stay connected to a profile's cluster for a caller, until it leaves."""
         spoke = self.spokes.get(profile)
         if spoke is None:
             spoke = self.spokes[profile] = Cluster(profile, self.setup, self.notify)
@@ -158,14 +158,14 @@ class ClusterPool:
         spoke.holders.add(holder)
 
     def leave(self, profile: Key, holder: str) -> None:
-        """Somebody has no use for a cluster any more; the last one closes the connection."""
+        """A caller does not need a cluster any more; the last one closes the connection."""
         spoke = self.spokes.get(profile)
         if spoke is None:
             return
         spoke.holders.discard(holder)
         if not spoke.holders:
             del self.spokes[profile]
-            spoke.told = nobody
+            spoke.notified = nobody
             if (lifetime := self.lifetimes.pop(profile, None)) is not None:
                 lifetime.end()
                 self.leaving = {each for each in self.leaving if not each.ended.is_set()}
@@ -197,13 +197,13 @@ class ClusterPool:
         asyncio.get_running_loop().call_later(RESTART_SECONDS, self.restart, profile, spoke)
 
     def restart(self, profile: Key, spoke: Cluster) -> None:
-        """Begin a spoke's life anew, unless nobody uses it any more."""
+        """Begin a spoke's life anew, unless it is not in use any more."""
         if self.spokes.get(profile) is spoke and not self.stopping.is_set():
             spoke.aim(*self.way_to(profile))
             self.start(profile, spoke)
 
     async def live(self, profile: Key, *, even_unhealthy: bool = False) -> LiveCluster:
-        """The cluster of a profile that somebody uses; waits a while for one that is connecting.
+        """The cluster of a profile; waits a while for one that is connecting.
 
         Raises `AccessError`. With `even_unhealthy`, for removal, also a cluster whose profile is
         not healthy or gone, or that must not be installed on, as long as it answers.
@@ -216,7 +216,7 @@ class ClusterPool:
         return await spoke.live(even_unhealthy=even_unhealthy)
 
     def state(self, profile: Key) -> ClusterState | None:
-        """How the spoke of a profile stands; None when nobody uses it."""
+        """How the spoke of a profile stands; None when it is not in use."""
         spoke = self.spokes.get(profile)
         return None if spoke is None else spoke.state()
 
@@ -229,7 +229,7 @@ class ClusterPool:
         return self.profiles.get(key)
 
     def notify(self, profile: Key) -> None:
-        """Tell everybody who wants to know; not at the end, which is nobody's fault."""
+        """Notify all handlers; not at the end, which is no fault."""
         if not self.stopping.is_set():
             for handler in self.handlers:
                 handler(profile)
@@ -312,4 +312,4 @@ async def happens(event: asyncio.Event, seconds: float | None) -> None:
 
 
 def nobody(profile: Key) -> None:
-    """Tell nobody."""
+    """Notify no handler."""

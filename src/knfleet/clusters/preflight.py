@@ -37,19 +37,17 @@ ACCESS_REVIEWS = Resource(
 Right = tuple[Resource, str]
 """A kind, and a verb."""
 
-NEEDED: tuple[Right, ...] = tuple(
-    (resource, verb)
-    for resource in (
-        CRDS,
-        CLUSTER_ROLES,
-        CLUSTER_ROLE_BINDINGS,
-        MUTATING_WEBHOOKS,
-        VALIDATING_WEBHOOKS,
-    )
-    for verb in ("create", "list", "patch")
+NEEDED: tuple[Right, ...] = (
+    (CLUSTER_ROLES, "list"),
+    *(
+        (resource, verb)
+        for resource in (CRDS, CLUSTER_ROLE_BINDINGS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        for verb in ("create", "list", "patch")
+    ),
 )
 """What no install can do without. Namespaces and what is in them are not among it: rights on them
-may be given one by one, and which it will be is not known here."""
+may be given one by one, and which it will be is not known here. Nor are ClusterRoles to be written:
+an administrator may have made them."""
 
 
 class PolicyRule(Struct, rename="camel"):
@@ -86,7 +84,7 @@ read_identity = msgspec.json.Decoder(IdentifiedObject).decode
 
 
 class PreflightResult(Struct, frozen=True):
-    """What a spoke said about itself."""
+    """What a spoke reported about itself."""
 
     version: str
     uid: str
@@ -128,7 +126,6 @@ async def kube_system_uid(client: Client, deadline: float) -> str:
 
 
 def uid_in(namespace: bytes) -> str:
-    """The uid of a namespace that a server has answered with."""
     try:
         return read_identity(namespace).metadata.uid
     except msgspec.DecodeError as error:
@@ -165,7 +162,6 @@ async def is_denied(client: Client, right: Right, deadline: float) -> bool:
 
 
 def asking(resource: Resource, spec: dict[str, Any]) -> Object:
-    """A review that asks something."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
 
 
@@ -182,7 +178,7 @@ def objection(seen: PreflightResult, where: str, minimum: str) -> AccessError | 
         return AccessError(
             REMOTE_CLIENT_CREATION_FAILED,
             f"{where}: the credentials lack rights that an install needs: {in_words(seen.missing)};"
-            " grant them to the user on the spoke, they are looked at again within 10 s",
+            " grant them to the user on the spoke; they are checked again within 10 s",
         )
     return None
 

@@ -2,9 +2,9 @@
 
 The file is JSON, as the Cluster Inventory API defines it. A file that makes no sense is refused as
 a whole; an entry that makes no sense is kept with its problem, so that the others go on working and
-whoever needs it is told. The file is looked at again every second: a ConfigMap that is mounted is
-replaced by way of a symbolic link, and its new content counts without a restart. That holds also
-for a file that is missing or makes no sense when the process starts.
+a caller that needs it gets the problem. The file is looked at again every second: a ConfigMap that
+is mounted is replaced by way of a symbolic link, and its new content counts without a restart. That
+holds also for a file that is missing or makes no sense when the process starts.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ def parse(content: bytes, source: str) -> tuple[Provider, ...]:
 
 
 def parse_entry(entry: object, where: str) -> Provider:
-    """One provider, whose problem is told when somebody needs it."""
+    """One provider, whose problem is reported when it is needed."""
     name = entry.get("name") if yaml.is_mapping(entry) else None
     if not isinstance(name, str) or not name:
         raise ProviderFileError(f"{where}: it has no name; write the name that profiles give it")
@@ -125,7 +125,7 @@ def exec_problem(body: ExecBody, where: str) -> str:
 
 
 class ProviderFile:
-    """The provider file as it is now; a bad change is told, and the last good content stays."""
+    """The provider file as it is now; a bad change is logged, and the last good content stays."""
 
     def __init__(self, path: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self.path = path

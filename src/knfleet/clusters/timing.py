@@ -34,7 +34,7 @@ class ClusterTiming(Struct, frozen=True):
     """The longest wait after a spoke sent too much; it doubles each time."""
     excess_limit: float = 300.0
     patience: float = 10.0
-    """How long somebody who wants to use a spoke waits for a connection that is being made."""
+    """How long a caller waits for a connection that is being made."""
     reading: float = 4 * 1024 * 1024
     """How many bytes of lists and watches are read from a spoke in a second; 0: as many as come."""
     look: float = 1.0
@@ -44,9 +44,9 @@ class ClusterTiming(Struct, frozen=True):
 class ConnectionSetup(Struct, frozen=True):
     """What all sessions are made with; nothing in it can be held by one of them."""
 
-    turns: StartLimit
+    plugin_starts: StartLimit
     """Plugins that are started at once."""
-    connecting: StartLimit
+    connection_starts: StartLimit
     """Connections that are made at once."""
     observe: ClientObserver = SILENT
     before_write: Callable[[], None] = lambda: None

@@ -56,7 +56,6 @@ CONTROLLERS = (
 
 
 def process_name(cluster: str, component: str) -> str:
-    """The name of a cluster's process in run/ and logs/."""
     return f"{cluster}.{component}"
 
 

@@ -36,7 +36,8 @@ PORT_SECONDS = 3.0
 NEEDED_BYTES = 200 * 2**20
 OPERATOR = "operator"
 DASHBOARD = "dashboard"
-STOPPING_ORDER = (DASHBOARD, OPERATOR, NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
+TUNNEL_PORTS = "tunnel-ports"
+STOPPING_ORDER = (DASHBOARD, TUNNEL_PORTS, OPERATOR, NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
 
 
 class ProcessEnded(DevError):
@@ -90,7 +91,7 @@ class DevClusters:
 
     @property
     def lock(self) -> Path:
-        """Held while somebody changes things here."""
+        """Held while a process changes the clusters."""
         return self.folder.root / "lock"
 
     def check_space(self) -> None:
@@ -99,7 +100,7 @@ class DevClusters:
         if free < NEEDED_BYTES:
             raise DevError(
                 f"only {free >> 20} MB are free in {self.folder.root}, {NEEDED_BYTES >> 20} are"
-                " needed; make room, or choose another folder with --dir"
+                " needed; free space, or choose another folder with --dir"
             )
 
     def widened(self, state: DevState, names: Sequence[str]) -> DevState:
@@ -246,7 +247,7 @@ class DevClusters:
             self.folder.write(before)
 
     def forget(self, before: DevState, state: DevState) -> None:
-        """Remove the files of clusters that this run began and was told to give up."""
+        """Remove the files of clusters that this run began and was asked to give up."""
         if not before.clusters:
             self.folder.remove()
             return

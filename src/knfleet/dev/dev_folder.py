@@ -50,7 +50,6 @@ class DevState(Struct, frozen=True):
     clusters: tuple[DevClusterState, ...] = ()
 
     def cluster(self, name: str) -> DevClusterState | None:
-        """The cluster of that name."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
@@ -98,7 +97,6 @@ class DevFolder(Struct, frozen=True):
         return link.readlink() if link.is_symlink() else link
 
     def cluster(self, name: str) -> Path:
-        """The folder of one cluster."""
         return self.root / "clusters" / name
 
     def pki(self, name: str) -> Path:
@@ -106,7 +104,6 @@ class DevFolder(Struct, frozen=True):
         return self.cluster(name) / "pki"
 
     def log(self, process: str) -> Path:
-        """The log of one process."""
         return self.logs / f"{process}.log"
 
     def exists(self) -> bool:
@@ -125,7 +122,7 @@ class DevFolder(Struct, frozen=True):
             ) from error
 
     def create_sockets(self) -> None:
-        """Make the folder of sockets, whose name nobody can guess and occupy."""
+        """Make the folder of sockets, whose name cannot be guessed and occupied."""
         if is_private(self.sockets):
             return
         link = self.root / "sockets"
@@ -165,7 +162,6 @@ class DevFolder(Struct, frozen=True):
         )
 
     def write(self, state: DevState) -> None:
-        """Keep the state."""
         write_private(self.state_file, msgspec.json.format(msgspec.json.encode(state)))
 
 
@@ -196,7 +192,7 @@ def write_private(path: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait_seconds: float = 0, busy: str) -> Generator[None]:
-    """Hold a lock file; raises with `busy` and the holder's pid when somebody else keeps it."""
+    """Hold a lock file; raises with `busy` and the holder's pid when another process holds it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:

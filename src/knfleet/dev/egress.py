@@ -86,11 +86,9 @@ class SplicedSide(asyncio.Protocol):
         self.peer, peer.peer = peer, self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The side is there."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Pass data on."""
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.write(data)
 
@@ -176,7 +174,6 @@ class EarlyData(asyncio.Protocol):
         self.lost = False
 
     def data_received(self, data: bytes) -> None:
-        """Keep data."""
         self.received += data
 
     def connection_lost(self, exc: Exception | None) -> None:

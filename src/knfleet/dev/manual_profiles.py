@@ -95,7 +95,7 @@ async def spoke_token(spoke: Client) -> str:
     except TimeoutError:
         raise DevError(
             f"Secret {TOKEN_SECRET} on {spoke.cluster} got no token within {TOKEN_SECONDS:g} s;"
-            " look at the log of its controller-manager"
+            " see the log of its controller-manager"
         ) from None
 
 

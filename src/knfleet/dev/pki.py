@@ -34,7 +34,6 @@ class KeyPair(Struct, frozen=True):
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -93,7 +92,6 @@ class CertificateAuthority:
         return cls(KeyPair(crt.read_bytes(), key.read_bytes()))
 
     def client(self, common_name: str, *organizations: str) -> KeyPair:
-        """A certificate with which a client logs in."""
         return self.issue(subject(common_name, organizations), ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def server(self, common_name: str, *names: str) -> KeyPair:
@@ -138,7 +136,6 @@ def draft(
 
 
 def general_name(name: str) -> x509.GeneralName:
-    """An address or a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -199,5 +196,4 @@ def kubeconfig(accesses: Sequence[KubeconfigAccess]) -> bytes:
 
 
 def encoded(pem: bytes) -> str:
-    """Base64 as kubeconfigs have it."""
     return base64.b64encode(pem).decode()

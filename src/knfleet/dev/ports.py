@@ -1,4 +1,4 @@
-"""Ports that nobody else will take: free, on loopback, and below the ephemeral range.
+"""Ports that no other process will take: free, on loopback, and below the ephemeral range.
 
 A port is reserved in a file that all of a user's runs share: between choosing it and a server
 listening on it there are seconds in which another run could choose it too, and a cluster whose
@@ -62,12 +62,12 @@ def reserve(count: int, ports: range, state_file: Path) -> list[int]:
     except OSError as error:
         raise DevError(f"cannot make {registry.parent}: {error.strerror}") from error
     lock = registry.with_suffix(".lock")
-    with locked(lock, wait_seconds=10, busy=f"somebody keeps {lock}; end that process"):
+    with locked(lock, wait_seconds=10, busy=f"another process holds {lock}; end that process"):
         return choose(registry, count, ports, state_file)
 
 
 def choose(registry: Path, count: int, ports: range, state_file: Path) -> list[int]:
-    """Take ports that are neither in use nor kept for somebody."""
+    """Take ports that are neither in use nor reserved."""
     now = time.time()
     reservations = {port: each for port, each in read(registry).items() if each.holds(now)}
     chosen: list[int] = []

@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class ProgressReporter(Protocol):
-    """Somebody who is told what is going on."""
+    """Receives messages about progress."""
 
     def report(self, text: str) -> None:
         """One thing happened."""
@@ -16,7 +16,7 @@ class ProgressReporter(Protocol):
 
 
 class SilentProgress:
-    """Nobody listens."""
+    """No process listens."""
 
     def report(self, text: str) -> None:
         """Ignored."""

@@ -61,7 +61,6 @@ def conversion(request: Object, behaviour: WebhookBehaviour, service: Key) -> Ob
 
 
 def denial(service: Key) -> str:
-    """What somebody reads who was denied."""
     return f"denied because the Service {service} has the annotation {WEBHOOK}: deny"
 
 

@@ -25,7 +25,7 @@ from knfleet.expressions.cel_syntax import (
     Select,
 )
 
-MOST_COST = 1_000_000.0
+MOST_COST = 400_000.0
 """About as many steps, each of some ten nanoseconds."""
 MOST_BYTES = float(1 << 22)
 """The largest value that an evaluation may build."""
@@ -33,7 +33,7 @@ PER_BYTE = 0.1
 """What looking at one byte costs, in steps."""
 PER_COPY = 0.4
 """What copying an element of a list costs, in steps; a macro that builds a list copies it each time
-that it adds an element. So the limit of steps also limits this memory, to some 100 MB."""
+that it adds an element. So the limit of steps also limits this memory, to some 50 MB."""
 ELEMENT_BYTES = 16
 """What an element of a list takes beside its content."""
 

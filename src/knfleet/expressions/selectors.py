@@ -67,3 +67,33 @@ def first(*problems: str) -> str:
     """The first text that is not empty."""
     found: Iterable[str] = (problem for problem in problems if problem)
     return next(iter(found), "")
+
+
+SET_BASED = re.compile(r"(\S+)\s+(in|notin)\s+\(([^()]*)\)")
+SEPARATOR = re.compile(r",(?![^(]*\))")
+"""A comma outside of parentheses."""
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """A selector as kubectl takes it: `a=1,b!=2,c in (x,y),!d`; raises ValueError."""
+    parts = [part.strip() for part in SEPARATOR.split(text) if part.strip()]
+    selector = LabelSelector(match_expressions=[parse_requirement(part) for part in parts])
+    problem = label_selector_problem(selector)
+    if problem:
+        raise ValueError(problem)
+    return selector
+
+
+def parse_requirement(text: str) -> LabelRequirement:
+    """One requirement of a selector."""
+    if match := SET_BASED.fullmatch(text):
+        values = [value.strip() for value in match[3].split(",")] if match[3].strip() else []
+        operator = "In" if match[2] == "in" else "NotIn"
+        return LabelRequirement(key=match[1], operator=operator, values=values)
+    for sign, operator in (("!=", "NotIn"), ("==", "In"), ("=", "In")):
+        key, found, value = text.partition(sign)
+        if found:
+            return LabelRequirement(key=key.strip(), operator=operator, values=[value.strip()])
+    if text.startswith("!"):
+        return LabelRequirement(key=text[1:].strip(), operator="DoesNotExist")
+    return LabelRequirement(key=text, operator="Exists")

@@ -13,6 +13,7 @@ from knfleet.api.meta import HUB, Key, Object, Request, Resource
 from knfleet.hub.clustermanager.configuration import HubConfiguration
 from knfleet.hub.informers import HubInformers
 from knfleet.hub.registration.lease import LeaseObservations
+from knfleet.hub.tunnel.publication import TunnelPublication
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
 from knfleet.runtime.events.recorder import Events
@@ -37,13 +38,13 @@ class HubContext(Struct, frozen=True):
     lifetime: Callable[[str], Lifetime]
     """Begins a part of the process that can end alone."""
     now: Now = wall
+    tunnel: TunnelPublication | None = None
+    """The tunnel of this replica, if there is one."""
 
     def record_warning(self, cluster: ManagedCluster, reason: str, message: str) -> None:
-        """Record a warning about a cluster, in its namespace."""
         self.events.warning(regarding(cluster), reason, message)
 
     def record_event(self, cluster: ManagedCluster, reason: str, message: str) -> None:
-        """Record an Event about a cluster, in its namespace."""
         self.events.normal(regarding(cluster), reason, message)
 
 
@@ -66,7 +67,6 @@ def cluster_request(cluster: str) -> Request:
 
 
 def plain(value: object) -> Any:
-    """A value as a manifest has it."""
     return msgspec.to_builtins(value)
 
 

@@ -11,12 +11,14 @@ from knfleet.api.cluster.managedcluster import (
     LEASE_NAME,
     ManagedCluster,
 )
+from knfleet.api.cluster.placement import DECISIONS, PLACEMENTS
 from knfleet.api.core import LEASES, SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import CLUSTER_MANAGERS
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
+from knfleet.hub.placement.decisions.decision_objects import placements_of
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.hub.work.work_cache import INDEXES, without_content
 from knfleet.kube.cache.informer import Informer, without_managed_fields
@@ -31,7 +33,6 @@ def labels_of(manifest: Object) -> dict[str, str]:
 
 
 def cluster_label(manifest: Object) -> list[str]:
-    """The cluster that an object's label names."""
     return [labels_of(manifest).get(CLUSTER_NAME_LABEL, "")]
 
 
@@ -56,6 +57,8 @@ class HubInformers:
         self.requests = self.shared(
             CSRS, labels=CLUSTER_NAME_LABEL, indexes={"cluster": cluster_label}
         )
+        self.placements = self.shared(PLACEMENTS)
+        self.decisions = self.shared(DECISIONS, indexes={"placement": placements_of})
         self.leases = self.shared(LEASES, fields=f"metadata.name={LEASE_NAME}")
         self.access = self.shared(SECRETS, fields=f"metadata.name={ACCESS_SECRET}")
         self.works = self.shared(WORKS, trim=without_content, indexes=INDEXES)
@@ -113,7 +116,6 @@ class HubInformers:
         )
 
     def cluster(self, name: str) -> ManagedCluster | None:
-        """A cluster by name."""
         manifest = self.clusters.get(Key("", name))
         return None if manifest is None else decode(manifest, ManagedCluster)
 
@@ -122,7 +124,6 @@ class HubInformers:
         return self.works.by_index("cluster", cluster)
 
     def cluster_sets(self) -> list[ManagedClusterSet]:
-        """All sets."""
         return [decode(each, ManagedClusterSet) for each in self.sets.items()]
 
     def bound_sets(self) -> dict[str, list[ManagedClusterSet]]:

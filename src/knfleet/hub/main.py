@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from knfleet.api.core import CRDS
 from knfleet.api.crds.fleet import HUB_DEFINITIONS, hub_definitions
+from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.hub.manager import HubManager, HubOptions, start_hub
@@ -15,6 +16,9 @@ from knfleet.operator.settings import OperatorSettings
 from knfleet.release.releases import Releases
 from knfleet.runtime import served_kinds
 from knfleet.runtime.manager import Manager
+
+OPTIONAL = (KNATIVE_FLEETS,)
+"""Kinds without which all but their own controllers work."""
 
 
 class HubSettings(Struct, frozen=True):
@@ -43,16 +47,16 @@ class HubProcess:
         """Start the fleet's controllers when there is something to control."""
         client = self.operator.client
         if self.operator.settings.install_crds:
-            for manifest in hub_definitions():
+            for manifest in hub_definitions(self.options.namespace):
                 await client.apply(CRDS, manifest)
-        await served_kinds.wait_for(
-            client, [PROFILES, *(each.resource for each in HUB_DEFINITIONS)]
-        )
+        kinds = [each.resource for each in HUB_DEFINITIONS if each.resource not in OPTIONAL]
+        await served_kinds.wait_for(client, [PROFILES, *kinds])
         self.hub_manager = start_hub(
             self.operator.manager,
             self.operator.leading_writer,
             metrics=self.operator.metrics,
             options=self.options,
+            replica_client=client,
         )
         self.started.set()
 

@@ -2,22 +2,32 @@
 
 from msgspec import Struct
 
+from knfleet.api.addon.conversion import CONVERSION_PATH
 from knfleet.api.operator import OPERATOR_NAMESPACE, RelatedResource
+from knfleet.hub.addon import controller as addon
+from knfleet.hub.addon.conversion.conversion_review import answer_conversion
 from knfleet.hub.clustermanager import controller as clustermanager
 from knfleet.hub.clustermanager.configuration import HubConfiguration
 from knfleet.hub.clustersets import controller as clustersets
 from knfleet.hub.context import HubContext, Now, wall
+from knfleet.hub.grpc import grpc_certificates
 from knfleet.hub.hub_controller import HubController
 from knfleet.hub.informers import HubInformers
+from knfleet.hub.knativefleet import controller as knativefleet
+from knfleet.hub.placement import controller as placement
 from knfleet.hub.profiles import controller as profiles
 from knfleet.hub.registration import controller as registration
 from knfleet.hub.registration.drivers.registry import DRIVERS
 from knfleet.hub.registration.lease import LeaseObservations
+from knfleet.hub.tunnel import controller as tunnel
+from knfleet.hub.tunnel.publication import TunnelPublication
+from knfleet.hub.tunnel.tunnel_server import TunnelOptions, TunnelServer
 from knfleet.hub.webhook import controller as webhook
 from knfleet.hub.webhook.admission_review import admission
 from knfleet.hub.webhook.webhook_objects import WORK_PATH
 from knfleet.hub.webhook.webhook_server import WebhookServer
 from knfleet.hub.work import controller as work
+from knfleet.hub.work.replicasets import controller as replicasets
 from knfleet.hub.work.work_validation import validate
 from knfleet.kube.client.verbs import Client
 from knfleet.runtime.controller import Controller, ControllerOptions
@@ -31,11 +41,17 @@ CONTROLLERS = (
     registration.CONTROLLER,
     clustersets.CONTROLLER,
     profiles.CONTROLLER,
+    placement.CONTROLLER,
+    replicasets.CONTROLLER,
+    knativefleet.CONTROLLER,
     clustermanager.CONTROLLER,
+    tunnel.CONTROLLER,
     work.CONTROLLER,
     webhook.CONTROLLER,
+    *addon.CONTROLLERS,
+    grpc_certificates.CONTROLLER,
 )
-WEBHOOKS = {WORK_PATH: admission(validate)}
+WEBHOOKS = {WORK_PATH: admission(validate), CONVERSION_PATH: answer_conversion}
 """What the webhook server answers, by path."""
 
 BACKOFF = Backoff(first_seconds=0.2, limit_seconds=30)
@@ -45,7 +61,6 @@ PASS_SECONDS = 120.0
 
 
 def all_controllers() -> tuple[HubController, ...]:
-    """The controllers of the hub and of its registration drivers."""
     return (*CONTROLLERS, *(driver.controller for driver in DRIVERS))
 
 
@@ -53,9 +68,12 @@ class HubOptions(Struct, frozen=True):
     """How the hub's controllers are set up."""
 
     auto_approved_users: frozenset[str] = frozenset()
+    auto_approved_grpc_users: frozenset[str] = frozenset()
     related_resources: tuple[RelatedResource, ...] = ()
     """What belongs to the hub on its cluster, for the status of its ClusterManager."""
     now: Now = wall
+    tunnel: TunnelOptions | None = None
+    """How agents and consumers connect to the tunnel; None: there is none."""
     webhook: ListenAddress | None = None
     """Where webhooks listen; None when this process serves none."""
     webhook_names: tuple[str, ...] = ()
@@ -68,18 +86,30 @@ class HubManager:
     """Builds the hub's controllers and runs them in a process."""
 
     def __init__(
-        self, manager: Manager, client: Client, *, metrics: Metrics, options: HubOptions
+        self,
+        manager: Manager,
+        client: Client,
+        *,
+        metrics: Metrics,
+        options: HubOptions,
+        replica_client: Client | None = None,
     ) -> None:
         self.manager = manager
         self.metrics = metrics
         self.informers = HubInformers(client)
         self.events = Events(client, "knfleet-hub", EventOptions(observe=metrics))
+        self.tunnel = (
+            None
+            if options.tunnel is None
+            else TunnelServer(replica_client or client, self.informers, options.tunnel, options.now)
+        )
         configuration = HubConfiguration(
             self.informers,
             options.auto_approved_users,
             options.related_resources,
             options.namespace,
             options.webhook_names,
+            options.auto_approved_grpc_users,
         )
         self.context = HubContext(
             client,
@@ -89,8 +119,13 @@ class HubManager:
             LeaseObservations(),
             manager.lifetime,
             options.now,
+            None if self.tunnel is None else TunnelPublication(self.tunnel),
         )
-        self.controllers = [self.controller(each) for each in all_controllers()]
+        self.controllers = [
+            self.controller(each)
+            for each in all_controllers()
+            if each is not tunnel.CONTROLLER or self.tunnel is not None
+        ]
         self.webhook: WebhookServer | None = None
         if options.webhook is not None:
             self.webhook = WebhookServer(options.webhook, WEBHOOKS, metrics)
@@ -116,6 +151,10 @@ class HubManager:
         for informer in self.informers.all:
             self.manager.add(informer, f"{informer.resource.kind} informer")
         self.manager.add(self.events, "fleet events")
+        if self.tunnel is not None:
+            for informer in self.tunnel.watched:
+                self.manager.add(informer, f"tunnel {informer.resource.kind} informer")
+            self.manager.add(self.tunnel, "tunnel")
         if self.webhook is not None:
             # On every replica: the Service sends requests to all of them.
             self.manager.add(self.webhook, "webhooks")
@@ -142,9 +181,23 @@ class InformedController:
 
 
 def start_hub(
-    manager: Manager, client: Client, *, metrics: Metrics, options: HubOptions | None = None
+    manager: Manager,
+    client: Client,
+    *,
+    metrics: Metrics,
+    options: HubOptions | None = None,
+    replica_client: Client | None = None,
 ) -> HubManager:
-    """Add everything that makes a hub of a process; the hub's CRDs must be served."""
-    hub = HubManager(manager, client, metrics=metrics, options=options or HubOptions())
+    """Add everything that makes a hub of a process; the hub's CRDs must be served.
+
+    With `replica_client` go requests of every replica; the other one writes while we lead.
+    """
+    hub = HubManager(
+        manager,
+        client,
+        metrics=metrics,
+        options=options or HubOptions(),
+        replica_client=replica_client,
+    )
     hub.start()
     return hub

@@ -7,11 +7,13 @@ Knative: that takes the right to grant what is in Knative's roles, and no more t
 import base64
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from knfleet.agent import rights
+from knfleet.agent.addon.session_addons import addon_rules
 from knfleet.agent.work.session_works import work_rules
 from knfleet.api.cluster.access import ACCESS_ACCOUNT
+from knfleet.api.cluster.tunnel import TunnelMode
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Object
 from knfleet.api.operator import (
@@ -23,7 +25,8 @@ from knfleet.api.operator import (
     WORK_GATES,
 )
 from knfleet.api.operator import GROUP as OPERATOR_GROUP
-from knfleet.api.rbac_rules import RBAC_GROUP, rule
+from knfleet.api.rbac_rules import RBAC_GROUP
+from knfleet.install.access_manifests import Account, access_objects
 from knfleet.install.deployments import (
     AGENT_MEMORY,
     HEALTH_PORT,
@@ -34,20 +37,16 @@ from knfleet.install.deployments import (
     probes,
 )
 from knfleet.install.hub_manifests import named
-from knfleet.operator.rights import local_rules
+from knfleet.operator.spoke_access.packaged import packaged_rights
+from knfleet.operator.spoke_access.rights import SpokeRights
 
 AGENT = "klusterlet-registration-agent"
 SINGLETON = "klusterlet-agent"
 EXTERNAL_SECRET = "external-managed-kubeconfig"  # noqa: S105  a name
 EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
-ACCESS_ROLE = "knfleet:access"
 WORK_ROLE = "knfleet:agent:works"
-LOOKING = [
-    rule("", ["events", "pods"], ["get", "list"]),
-    rule("apps", ["replicasets"], ["get", "list"]),
-]
-"""What `knfleet status` and the dashboard show of workloads that are not well."""
+ADDON_ROLE = "knfleet:agent:addons"
 
 
 class AgentInstall(Struct, frozen=True):
@@ -65,6 +64,16 @@ class AgentInstall(Struct, frozen=True):
     lifetime_seconds: int = 0
     external_urls: tuple[str, ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
+    tunnel: TunnelMode = "auto"
+    """Whether the hub reaches the cluster through the agent."""
+    tunnel_services: tuple[str, ...] = ()
+    """Services that the hub may reach through the agent, as namespace/name:port."""
+    auth_type: str = "csr"
+    """The registration driver."""
+    grpc_config: bytes = b""
+    """With grpc: the configuration of the gRPC client, with a token."""
+    rights: SpokeRights = field(default_factory=packaged_rights)
+    """What the hub may do on the cluster."""
     managed_kubeconfig: bytes = b""
     """With Hosted: how the agent reaches the cluster."""
 
@@ -86,12 +95,12 @@ def home_objects(plan: AgentInstall) -> list[Object]:
     return [
         *crds,
         named("v1", "Namespace", plan.namespace),
-        *([] if hosted else [named("v1", "Namespace", ADDON_NAMESPACE), *access_objects(plan)]),
+        *([] if hosted else [named("v1", "Namespace", ADDON_NAMESPACE), *account_objects(plan)]),
         named("v1", "ServiceAccount", plan.workload, plan.namespace),
         network_policy(plan.workload, plan.namespace, {"app": plan.workload}, [HEALTH_PORT]),
         *home_roles(plan),
         *([] if hosted else agent_roles(plan)),
-        secret(BOOTSTRAP_SECRET, plan.namespace, {"kubeconfig": plan.bootstrap}),
+        bootstrap_secret(plan),
         *external_secret(plan),
         klusterlet(plan),
         agent_deployment(plan),
@@ -105,13 +114,20 @@ def managed_objects(plan: AgentInstall) -> list[Object]:
         *(each for each in spoke_definitions() if each["metadata"]["name"] != klusterlets),
         named("v1", "Namespace", plan.namespace),
         named("v1", "Namespace", ADDON_NAMESPACE),
-        *access_objects(plan),
+        *account_objects(plan),
     ]
 
 
 def crd_name(plural: str) -> str:
-    """The name of a CRD of the operator's group."""
     return f"{plural}.{OPERATOR_GROUP}"
+
+
+def bootstrap_secret(plan: AgentInstall) -> Object:
+    """How the agent reaches a hub that does not know it yet."""
+    contents = {"kubeconfig": plan.bootstrap}
+    if plan.grpc_config:
+        contents["config.yaml"] = plan.grpc_config
+    return secret(BOOTSTRAP_SECRET, plan.namespace, contents)
 
 
 def external_secret(plan: AgentInstall) -> list[Object]:
@@ -122,7 +138,6 @@ def external_secret(plan: AgentInstall) -> list[Object]:
 
 
 def secret(name: str, namespace: str, contents: dict[str, bytes]) -> Object:
-    """A Secret."""
     data = {key: base64.b64encode(value).decode() for key, value in contents.items()}
     return {**named("v1", "Secret", name, namespace), "type": "Opaque", "data": data}
 
@@ -150,21 +165,17 @@ def agent_roles(plan: AgentInstall) -> list[Object]:
         binding("ClusterRole", AGENT_ROLE, plan.workload, plan.namespace),
         {**named(f"{RBAC_GROUP}/v1", "ClusterRole", WORK_ROLE), "rules": work_rules()},
         binding("ClusterRole", WORK_ROLE, plan.workload, plan.namespace),
+        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ADDON_ROLE), "rules": addon_rules()},
+        binding("ClusterRole", ADDON_ROLE, plan.workload, plan.namespace),
     ]
 
 
-def access_objects(plan: AgentInstall) -> list[Object]:
-    """The account whose token the hub gets, and what it may do."""
+def account_objects(plan: AgentInstall) -> list[Object]:
+    """The account whose token the hub gets, and what it may do: install Knative."""
     return [
         named("v1", "ServiceAccount", ACCESS_ACCOUNT, plan.namespace),
-        {**named(f"{RBAC_GROUP}/v1", "ClusterRole", ACCESS_ROLE), "rules": access_rules()},
-        binding("ClusterRole", ACCESS_ROLE, ACCESS_ACCOUNT, plan.namespace),
+        *access_objects(plan.rights, Account(ACCESS_ACCOUNT, plan.namespace)),
     ]
-
-
-def access_rules() -> list[Object]:
-    """What the hub may do on the cluster: install Knative, and say why a pod of it fails."""
-    return [*local_rules(), *LOOKING]
 
 
 def binding(kind: str, role: str, account: str, namespace: str) -> Object:
@@ -179,7 +190,7 @@ def binding(kind: str, role: str, account: str, namespace: str) -> Object:
 
 def klusterlet(plan: AgentInstall) -> Object:
     """The Klusterlet that says how the agent is installed."""
-    registration: Object = {"registrationDriver": {"authType": "csr"}}
+    registration: Object = {"registrationDriver": {"authType": plan.auth_type}}
     if plan.annotations:
         registration["clusterAnnotations"] = plan.annotations
     of_works = [gate for gate in plan.feature_gates if gate[0] in WORK_GATES]
@@ -232,6 +243,8 @@ def agent_arguments(plan: AgentInstall) -> list[str]:
         f"--spoke-cluster-name={plan.cluster}",
         f"--listen=:{HEALTH_PORT}",
     ]
+    if plan.auth_type != "csr":
+        arguments.append(f"--registration-auth={plan.auth_type}")
     if plan.external_urls:
         arguments.append(f"--spoke-external-server-urls={','.join(plan.external_urls)}")
     if plan.lifetime_seconds:
@@ -243,6 +256,9 @@ def agent_arguments(plan: AgentInstall) -> list[str]:
     if plan.annotations:
         pairs = ",".join(f"{name}={value}" for name, value in plan.annotations.items())
         arguments.append(f"--cluster-annotations={pairs}")
+    if plan.tunnel != "auto":
+        arguments.append(f"--tunnel={plan.tunnel}")
+    arguments += [f"--tunnel-service={each}" for each in plan.tunnel_services]
     if plan.mode == "Hosted":
         arguments.append(f"--spoke-kubeconfig={EXTERNAL_FOLDER}/kubeconfig")
     return arguments

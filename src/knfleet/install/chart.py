@@ -59,7 +59,7 @@ def crds() -> list[Object]:
 
 
 def definition(crd: Object) -> str:
-    """A CRD, unless it is there already and belongs to somebody else."""
+    """A CRD, unless it exists and belongs to another installation."""
     name = crd["metadata"]["name"]
     look = f'lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "{name}"'
     text = documents([crd])

@@ -7,6 +7,13 @@ from msgspec import Struct
 
 from knfleet import __version__
 from knfleet.api.cluster.managedcluster import AGENT_LABELS
+from knfleet.api.cluster.tunnel import (
+    AGENT_PORT,
+    BY_LOAD_BALANCER,
+    FRONT_PORT,
+    FRONT_SERVICE,
+    TUNNEL_SERVICE,
+)
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from knfleet.hub.webhook.webhook_objects import PORT as WEBHOOK_PORT
@@ -14,9 +21,9 @@ from knfleet.hub.webhook.webhook_objects import PORT as WEBHOOK_PORT
 IMAGE_NAME = "knfleet"
 HEALTH_PORT = 8080
 SMALL = {"cpu": "20m", "memory": "96Mi"}
-"""What pods ask for when nobody says more."""
+"""What pods ask for by default."""
 HUB_MEMORY, AGENT_MEMORY = "2Gi", "256Mi"
-"""What they may have at most when nobody says otherwise: several times what they need."""
+"""What they may have at most by default: several times what they need."""
 RESTRICTED: Object = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -55,6 +62,23 @@ class PodProfile(Struct, frozen=True):
         return {"type": self.qos, "resourceRequirements": self.amounts}
 
 
+class GrpcExposure(Struct, frozen=True):
+    """How agents reach the gRPC server."""
+
+    type: str = "hostname"
+    """hostname, loadBalancer or route."""
+    host: str = ""
+    auto_approved: tuple[str, ...] = ()
+
+    @property
+    def endpoint(self) -> Object:
+        """The entry of a ClusterManager."""
+        endpoint: Object = {"type": self.type}
+        if self.host:
+            endpoint[self.type] = {"host": self.host}
+        return {"protocol": "grpc", "usage": "agentToHub", "grpc": endpoint}
+
+
 class HubInstall(Struct, frozen=True):
     """How the hub is to be installed."""
 
@@ -63,12 +87,28 @@ class HubInstall(Struct, frozen=True):
     quality: PodProfile = PodProfile()
     auto_approved: tuple[str, ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
+    grpc: GrpcExposure | None = None
+    """How the gRPC server is exposed; None: clusters do not register over gRPC."""
     releases: str = ""
     """Where Knative's release files are in the pod; empty: where the image has them."""
     check_profile_use: bool = False
     """Whether authors of custom resources need the permission to use their ClusterProfile."""
     agent_labels: tuple[str, ...] = AGENT_LABELS
     """Prefixes of the labels that agents may give their clusters."""
+    tunnel_endpoint: str = ""
+    """How agents reach the tunnel: host:port, or LoadBalancer; empty: there is no tunnel."""
+
+    tunnel_front: str = ""
+    """How consumers reach it: https://host:port; by its Service when empty."""
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports that the hub's pods are reached at."""
+        return [
+            HEALTH_PORT,
+            WEBHOOK_PORT,
+            *((AGENT_PORT, FRONT_PORT) if self.tunnel_endpoint else ()),
+        ]
 
 
 def image_of(registry: str, version: str) -> str:
@@ -83,19 +123,28 @@ def cluster_manager(plan: HubInstall) -> Object:
     driver: Object = {"authType": "csr"}
     if plan.auto_approved:
         driver["csr"] = {"autoApprovedIdentities": list(plan.auto_approved)}
-    registration: Object = {"registrationDrivers": [driver]}
+    drivers: list[Object] = [driver]
+    if plan.grpc is not None:
+        by_grpc: Object = {"authType": "grpc"}
+        if plan.grpc.auto_approved:
+            by_grpc["grpc"] = {"autoApprovedIdentities": list(plan.grpc.auto_approved)}
+        drivers.append(by_grpc)
+    registration: Object = {"registrationDrivers": drivers}
     if plan.feature_gates:
         registration["featureGates"] = gate_list(plan.feature_gates)
+    spec: Object = {
+        "deployOption": {"mode": "Default"},
+        "registrationConfiguration": registration,
+        "registrationImagePullSpec": plan.image,
+        "resourceRequirement": plan.quality.requirement,
+    }
+    if plan.grpc is not None:
+        spec["serverConfiguration"] = {"endpointsExposure": [plan.grpc.endpoint]}
     return {
         "apiVersion": CLUSTER_MANAGERS.api_version,
         "kind": CLUSTER_MANAGERS.kind,
         "metadata": {"name": CLUSTER_MANAGER},
-        "spec": {
-            "deployOption": {"mode": "Default"},
-            "registrationConfiguration": registration,
-            "registrationImagePullSpec": plan.image,
-            "resourceRequirement": plan.quality.requirement,
-        },
+        "spec": spec,
     }
 
 
@@ -112,6 +161,8 @@ def hub_deployment(plan: HubInstall) -> Object:
             "hub",
             f"--webhook-port={WEBHOOK_PORT}",
             *([f"--releases={plan.releases}"] if plan.releases else []),
+            *([f"--tunnel-endpoint={plan.tunnel_endpoint}"] if plan.tunnel_endpoint else []),
+            *([f"--tunnel-front={plan.tunnel_front}"] if plan.tunnel_front else []),
         ],
         "env": [
             field("SYSTEM_NAMESPACE", "metadata.namespace"),
@@ -120,6 +171,12 @@ def hub_deployment(plan: HubInstall) -> Object:
         **probes("/health", "/readiness"),
     }
     container["ports"].append({"name": "webhook", "containerPort": WEBHOOK_PORT})
+    if plan.tunnel_endpoint:
+        container["env"].append(field("POD_IP", "status.podIP"))
+        container["ports"] += [
+            {"name": "tunnel", "containerPort": AGENT_PORT},
+            {"name": "tunnel-front", "containerPort": FRONT_PORT},
+        ]
     resources = plan.quality.resources(HUB_MEMORY)
     return deployment(CLUSTER_MANAGER, plan.namespace, container, plan.image, resources)
 
@@ -153,6 +210,35 @@ def deployment(
                     "containers": [running],
                 },
             },
+        },
+    }
+
+
+def tunnel_services(plan: HubInstall) -> list[Object]:
+    """The Services of the tunnel: agents may come from outside, consumers are on the hub."""
+    if not plan.tunnel_endpoint:
+        return []
+    outside = plan.tunnel_endpoint == BY_LOAD_BALANCER
+    kind = "LoadBalancer" if outside else "ClusterIP"
+    return [
+        service(TUNNEL_SERVICE, plan.namespace, kind, {"tunnel": AGENT_PORT}),
+        service(FRONT_SERVICE, plan.namespace, "ClusterIP", {"tunnel-front": FRONT_PORT}),
+    ]
+
+
+def service(name: str, namespace: str, kind: str, ports: dict[str, int]) -> Object:
+    """A Service in front of the hub's pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "type": kind,
+            "selector": {"app": CLUSTER_MANAGER},
+            "ports": [
+                {"name": port, "port": number, "targetPort": port, "protocol": "TCP"}
+                for port, number in ports.items()
+            ],
         },
     }
 

@@ -13,6 +13,7 @@ from knfleet.api.operator import (
     BOOTSTRAP_ROLE,
     BOOTSTRAPPERS,
     CLUSTER_MANAGER,
+    GRPC_SERVER,
     HUB_NAMESPACE,
     OPERATOR_NAMESPACE,
     RelatedResource,
@@ -20,12 +21,13 @@ from knfleet.api.operator import (
 from knfleet.api.rbac_rules import RBAC_GROUP, READ, cluster_role, rule
 from knfleet.hub.admission.hub_account import hub_policies
 from knfleet.hub.admission.policies import policies
-from knfleet.hub.admission.profile_use import PROFILE_USE
+from knfleet.hub.admission.profile_use import FLEET_USE, PROFILE_USE
 from knfleet.hub.admission.works import work_policies
+from knfleet.hub.grpc.grpc_names import PORT as GRPC_PORT
 from knfleet.hub.registration.rbac import shared_roles
 from knfleet.hub.rights import hub_roles
-from knfleet.hub.webhook.webhook_objects import PORT, webhook_objects
-from knfleet.install.deployments import HEALTH_PORT, HubInstall, network_policy
+from knfleet.hub.webhook.webhook_objects import webhook_objects
+from knfleet.install.deployments import HEALTH_PORT, HubInstall, network_policy, tunnel_services
 
 BOOTSTRAP_RULES = [
     rule("", ["configmaps"], ["get"], ["cluster-info", "kube-root-ca.crt"]),
@@ -39,8 +41,9 @@ BOOTSTRAP_RULES = [
 def hub_objects(plan: HubInstall | None = None) -> list[Object]:
     """The CRDs, and behind them the objects: some of those are of kinds that the CRDs define."""
     plan = plan or HubInstall(image="")
-    optional = PROFILE_USE.manifests() if plan.check_profile_use else []
-    return [*definitions(), *hub_definitions(), *objects(plan), *optional]
+    checks = [*PROFILE_USE.manifests(), *FLEET_USE.manifests()]
+    optional = checks if plan.check_profile_use else []
+    return [*definitions(), *hub_definitions(plan.namespace), *objects(plan), *optional]
 
 
 def objects(plan: HubInstall) -> list[Object]:
@@ -50,7 +53,10 @@ def objects(plan: HubInstall) -> list[Object]:
         *(named("v1", "Namespace", name) for name in dict.fromkeys((namespace, HUB_NAMESPACE))),
         named("v1", "ServiceAccount", CLUSTER_MANAGER, namespace),
         named("v1", "ServiceAccount", BOOTSTRAP_ACCOUNT, namespace),
-        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, [HEALTH_PORT, PORT]),
+        named("v1", "ServiceAccount", GRPC_SERVER, HUB_NAMESPACE),
+        network_policy(CLUSTER_MANAGER, namespace, {"app": CLUSTER_MANAGER}, plan.ports),
+        network_policy(GRPC_SERVER, HUB_NAMESPACE, {"app": GRPC_SERVER}, [HEALTH_PORT, GRPC_PORT]),
+        *tunnel_services(plan),
         *hub_roles(namespace),
         *shared_roles(),
         cluster_role(BOOTSTRAP_ROLE, BOOTSTRAP_RULES),

@@ -143,7 +143,7 @@ def service(install: OperatorInstall) -> Object:
 
 
 def network(install: OperatorInstall) -> Object:
-    """Who may reach the operator's pods: anybody for health and metrics, nobody for more."""
+    """Who may reach the operator's pods: all clients for health and metrics, none for more."""
     ports = (HEALTH_PORT, METRICS_PORT)
     policy = network_policy(NAME, install.namespace, {"name": NAME}, ports)
     spec = policy["spec"]

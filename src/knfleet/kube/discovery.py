@@ -194,6 +194,16 @@ class Discovery:
         parts = [await self.everything(path) for path in ("/api", "/apis")]
         return [served for part in parts for served in part]
 
+    async def other_versions(self, resource: Resource) -> list[Resource]:
+        """The same resource in the other versions that the server has."""
+        group = await self.read(f"/apis/{resource.group}", ApiGroup)
+        found: list[Resource] = []
+        for each in group.versions:
+            if each.group_version != resource.api_version:
+                served = await self.group_version(each.group_version)
+                found += [one.resource for one in served if one.resource.plural == resource.plural]
+        return found
+
     async def everything(self, path: str) -> list[Served]:
         """All resources below /api or /apis."""
         body = await self.server.raw("GET", path, headers=AGGREGATED)

@@ -34,4 +34,4 @@ class Connection(Struct, frozen=True):
     endpoint: Endpoint
     credentials: CredentialSource
     namespace: str = "default"
-    """Where namespaced objects go when nothing else is said."""
+    """Where namespaced objects go by default."""

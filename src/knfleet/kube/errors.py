@@ -14,7 +14,7 @@ KubeError
 │   └── ServerError          5xx
 ├── NetworkError           no answer was had
 │   ├── DnsFailed            the name does not resolve
-│   ├── Refused              nobody listens there, or the way is closed
+│   ├── Refused              no process listens there, or there is no route
 │   ├── Unanswered           the deadline passed
 │   ├── TlsFailed            certificates do not fit
 │   ├── ProxyFailed          the proxy refused or is not there
@@ -39,7 +39,7 @@ class DnsFailed(NetworkError):
 
 
 class ConnectionRefused(NetworkError):
-    """Nobody listens at the server's address, or there is no way to it."""
+    """No process listens at the server's address, or there is no route to it."""
 
 
 class RequestTimeout(NetworkError):
@@ -120,7 +120,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """Somebody else changed the object, or owns the field."""
+    """Another client changed the object, or owns the field."""
 
 
 class Expired(ApiError):

@@ -91,7 +91,6 @@ def is_mapping(value: object) -> TypeGuard[Object]:
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether a value is a list."""
     return isinstance(value, list)
 
 
@@ -208,7 +207,6 @@ class YamlReader:
             ) from None
 
     def error(self, problem: str, line: int) -> YamlError:
-        """What to raise for a problem on a line."""
         return YamlError(problem, source=self.source, document=max(1, self.document), line=line)
 
     def value(self, event: Any) -> Any:

@@ -103,7 +103,6 @@ def json_number(value: float) -> int | float:
 
 
 def json_integer(digits: str) -> int | float:
-    """The value of a JSON integer."""
     return json_number(int(digits) if len(digits) < 20 else float(digits))
 
 

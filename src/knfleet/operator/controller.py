@@ -1,7 +1,7 @@
 """The controller of one kind: what it watches, and which changes are worth a pass.
 
 A pass follows from a new generation, a deletion, a changed annotation, a lost finalizer, a status
-that somebody else wrote, or a change on the target. Our own status writes cause none.
+that another client wrote, or a change on the target. Our own status writes cause none.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ BACKOFF = Backoff(first_seconds=0.5, limit_seconds=30)
 PASS_SECONDS = 900.0
 AT_ONCE, TURN_SECONDS = 64, 2.0
 """So many passes are made at once; one that takes longer, as on a spoke that is slow or hangs, goes
-on without holding anybody up."""
+on without blocking others."""
 
 NOT_OURS_SECONDS = 1.0
 """When to look again at a custom resource that we had, and that may be another's now."""
@@ -56,7 +56,7 @@ class OperatorContext(Struct, frozen=True):
     renderer: Renderer
     metrics: Metrics
     tombstones: Tombstones
-    turns: StartLimit
+    pass_starts: StartLimit
     """Passes that are made at once; a thousand at once would all be late, and then fail."""
     slots: QueueSlots = QueueSlots()
     poll_seconds: float = POLL_SECONDS
@@ -67,41 +67,41 @@ class OperatorContext(Struct, frozen=True):
 class KnativeController:
     """Watches the custom resources of one kind, and reconciles them."""
 
-    def __init__(self, kind: KnativeKind, parts: OperatorContext, manager: Manager) -> None:
+    def __init__(self, kind: KnativeKind, context: OperatorContext, manager: Manager) -> None:
         self.kind = kind
         name = kind.resource.kind.lower()
         self.resources = Informer(
-            parts.client,
+            context.client,
             kind.resource,
             trim=without_managed_fields,
             indexes={BY_PLACE: place_index},
         )
-        self.events = Events(parts.client, kind.component, EventOptions(observe=parts.metrics))
-        observer = parts.metrics.controller(name)
+        self.events = Events(context.client, kind.component, EventOptions(observe=context.metrics))
+        observer = context.metrics.controller(name)
         queue = QueueOptions(
-            slots=parts.slots, backoff=BACKOFF, cluster_of=self.cluster_of, observe=observer
+            slots=context.slots, backoff=BACKOFF, cluster_of=self.cluster_of, observe=observer
         )
         options = ControllerOptions(queue, PASS_SECONDS, observer)
         installations = InstallationRegistry(
             kind,
-            parts.targets,
-            reporter=StatusWriter(kind, parts.client, self.events, parts.metrics),
+            context.targets,
+            status_writer=StatusWriter(kind, context.client, self.events, context.metrics),
             lifetime=manager.lifetime,
             look_again=self.requeue,
-            turns=parts.turns,
+            starts=context.pass_starts,
         )
         self.reconciler = Reconciler(
             kind,
             self.resources,
-            renderer=parts.renderer,
+            renderer=context.renderer,
             installations=installations,
-            tombstones=parts.tombstones,
-            poll_seconds=parts.poll_seconds,
+            tombstones=context.tombstones,
+            poll_seconds=context.poll_seconds,
         )
-        self.owns = parts.owns
+        self.owns = context.owns
         self.controller = Controller(name, self.reconcile, options)
         self.controller.watches(self.resources.on_change, requests=self.requests)
-        parts.metrics.watch_queue(name, self.controller.queue)
+        context.metrics.watch_queue(name, self.controller.queue)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one custom resource a step further, if it is ours."""
@@ -208,7 +208,7 @@ def cause(manifest: Object) -> tuple[object, ...]:
 
 
 def count_conditions(metrics: Metrics, controllers: Iterable[KnativeController]) -> None:
-    """Tell how many custom resources have each condition, whenever somebody asks."""
+    """Tell how many custom resources have each condition, at each scrape."""
     every = list(controllers)
     gauge = metrics.gauge(
         "custom_resources", "Custom resources by condition", "kind", "condition", "status"
@@ -218,9 +218,9 @@ def count_conditions(metrics: Metrics, controllers: Iterable[KnativeController])
         for each in every:
             kind = each.kind.resource.kind
             for type_ in (READY, *DEPENDENTS):
-                said = [find_status(manifest, type_) for manifest in each.resources.items()]
+                builder = [find_status(manifest, type_) for manifest in each.resources.items()]
                 for status in ("True", "False", "Unknown"):
-                    gauge.labels(kind, type_, status).set(said.count(status))
+                    gauge.labels(kind, type_, status).set(builder.count(status))
 
     metrics.before_scrape.append(read)
 

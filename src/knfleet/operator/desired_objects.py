@@ -57,7 +57,7 @@ class RenderTarget(Protocol):
     rendering: RenderResult | None
 
     def generation_of(self, need: Need) -> int | None:
-        """The generation of a live object; 0 when it is not there, None when nobody knows."""
+        """The generation of a live object; 0 when it is not there, None when unknown."""
         ...
 
 
@@ -111,7 +111,7 @@ class Renderer:
         return self.shared.setdefault(wish, await asyncio.to_thread(render, objects, cr, facts))
 
     async def scopes(self, client: Client, cr: Knative) -> Scopes:
-        """The scopes of all kinds, where manifests may have kinds that nobody knows beforehand."""
+        """The scopes of all kinds, where manifests may have kinds that are not known beforehand."""
         if not cr.spec.manifests and not cr.spec.additional_manifests:
             return {}
         served = await client.discovery.resources()
@@ -137,7 +137,7 @@ async def live(client: Client, wanted: list[Need]) -> dict[Need, Object]:
 
 
 def reuse_unchanged(before: RenderResult | None, now: RenderResult) -> RenderResult:
-    """The new rendering, with the old list where it says the same: nobody prepares it again."""
+    """The new rendering, with the old list where it says the same: it is not prepared again."""
     if before is not None and before.rendered == now.rendered:
         return replace(now, rendered=before.rendered)
     return now

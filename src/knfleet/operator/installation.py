@@ -6,7 +6,7 @@ to build again: watches, and the memory of what was applied.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from knfleet.api.core import CONFIG_MAPS
@@ -14,7 +14,7 @@ from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.act.writer import Deadlines
 from knfleet.apply.applyset import ApplySet, Inventory, Parent
 from knfleet.apply.change_set import ChangeSet
-from knfleet.apply.desired import owner_reference
+from knfleet.apply.desired import Desired, owner_reference
 from knfleet.apply.engine import Engine
 from knfleet.apply.observe.drift import DriftConflicts
 from knfleet.apply.observe.metadata import is_newer
@@ -74,6 +74,7 @@ class Installation:
             owners=target.owners,
             watch=self.watch,
             deadlines=DEADLINES,
+            checks_rights=target.root is not None,
         )
         self.engine.live_state.empty = target.empty
         self.repairs = InstallationRepairs(
@@ -83,6 +84,8 @@ class Installation:
         self.rendering: RenderResult | None = None
         self.resources: Sequence[Resource] = ()
         """The kinds of what this process applied last."""
+        self.namespaces: Mapping[Resource, str] = {}
+        """Where the members of each kind are; nothing for those in more than one namespace."""
         self.applied = asyncio.Event()
         self.is_unseen = False
         """Whether something was written before it was watched."""
@@ -152,6 +155,7 @@ class Installation:
         await self.root()
         desired = await self.engine.desired(objects)
         resources = sorted({each.resource for each in desired.objects.values()})
+        self.namespaces = single_namespaces(desired.objects.values())
         await self.watch_existing(resources)
         self.repairs.leave = frozenset(ref for ref in desired.refs if is_shared(ref))
         if self.repairs.objects is not objects:
@@ -171,7 +175,7 @@ class Installation:
 
     def watch_all(self) -> None:
         """Watch everything that was applied, from now on."""
-        self.watch.follow(self.resources)
+        self.watch.follow(self.resources, self.namespaces)
 
     async def watch_late(self) -> None:
         """Watch everything a while after it was applied, should it not be ready before.
@@ -195,12 +199,13 @@ class Installation:
         is not there to be watched, so that its watches would only be in the way: all but those of
         workloads begin when it is ready, or takes long.
         """
-        self.watch.follow(each for each in resources if GroupKind.of(each) in JUDGED)
+        judged = [each for each in resources if GroupKind.of(each) in JUDGED]
+        self.watch.follow(judged, self.namespaces)
         parent = self.engine.parents.parent
         if self.resources or parent is None or not parent.is_marked:
             return
         built_in = [each for each in resources if not is_custom(each)]
-        self.watch.follow(built_in)
+        self.watch.follow(built_in, self.namespaces)
         await self.see(map(GroupKind.of, built_in))
 
     async def see(self, kinds: Iterable[GroupKind]) -> None:
@@ -300,7 +305,7 @@ class Installation:
         return self.engine.context().done_jobs.get(str(ref.key)) == digest
 
     def generation_of(self, need: Need) -> int | None:
-        """The generation of a live object; 0 when it is not there, None when nobody knows."""
+        """The generation of a live object; 0 when it is not there, None when unknown."""
         resource, key = need
         informer = self.watch.informer(GroupKind.of(resource))
         if informer is None:
@@ -335,6 +340,14 @@ def is_narrow(parent: Parent, refs: frozenset[Ref], home: Key) -> bool:
     done = parent.inventory.done_jobs
     needed = Inventory(namespaces=frozenset([home.namespace]), done_jobs=done).widened(refs)
     return parent.is_marked and jobs <= done.keys() and parent.inventory == needed
+
+
+def single_namespaces(desired: Iterable[Desired]) -> dict[Resource, str]:
+    """The namespace of each kind whose objects are all in the same one."""
+    found: dict[Resource, set[str]] = {}
+    for each in desired:
+        found.setdefault(each.resource, set()).add(each.ref.namespace)
+    return {resource: next(iter(some)) for resource, some in found.items() if len(some) == 1}
 
 
 def is_custom(resource: Resource) -> bool:

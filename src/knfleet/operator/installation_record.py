@@ -33,12 +33,12 @@ class InstallationRecord:
         self.manifest = manifest
         """The custom resource as it was first seen."""
         self.trigger = trigger_of(manifest)
-        self.said: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
+        self.reported: deque[KnativeStatus] = deque([status_of(manifest)], maxlen=REMEMBERED)
         """What was written of late; the last may be on its way."""
         self.written_at = float("-inf")
         """When the status was last written, by the loop's clock."""
         self.is_disputed = False
-        """Whether somebody else wrote the status since."""
+        """Whether another client wrote the status since."""
         self.installation: Installation | None = None
         self.lifetime: Lifetime | None = None
         self.limit: asyncio.Timeout | None = None
@@ -54,11 +54,11 @@ class InstallationRecord:
     @property
     def status(self) -> KnativeStatus:
         """What was last written, or is being written."""
-        return self.said[-1]
+        return self.reported[-1]
 
     def has_reported(self, status: KnativeStatus) -> bool:
         """Whether a status is one of ours: watches tell of a write when the next is under way."""
-        return any(same(status, each) for each in self.said)
+        return any(same(status, each) for each in self.reported)
 
     def retry_seconds(self) -> float:
         """How long to wait after one more failure: longer each time, as causes go unseen."""
@@ -73,7 +73,7 @@ class InstallationRecord:
         return not known
 
     def is_triggered(self, manifest: Object) -> bool:
-        """Whether somebody asks for a pass that believes nothing; once for each asking."""
+        """Whether a full comparison is requested; once for each request."""
         before, self.trigger = self.trigger, trigger_of(manifest)
         return self.trigger != before
 

@@ -30,17 +30,17 @@ class InstallationRegistry:
         kind: KnativeKind,
         targets: Targets,
         *,
-        reporter: StatusWriter,
+        status_writer: StatusWriter,
         lifetime: Begin,
         look_again: LookAgain,
-        turns: StartLimit,
+        starts: StartLimit,
     ) -> None:
         self.kind = kind
         self.targets = targets
-        self.reporter = reporter
+        self.status_writer = status_writer
         self.lifetime = lifetime
         self.look_again = look_again
-        self.turns = turns
+        self.starts = starts
         """Who may make a pass now; see `knative.controllers`."""
 
     def of(self, record: InstallationRecord, manifest: Object, target: Target) -> Installation:
@@ -63,7 +63,7 @@ class InstallationRegistry:
             self.look_again(request, AT_ONCE_SECONDS)
 
         def repaired(repair: Repair) -> None:
-            self.reporter.report_repair(manifest, repair)
+            self.status_writer.report_repair(manifest, repair)
 
         def crashed(error: BaseException) -> None:
             log.error("watching ended", key=str(request.key), error=str(error))

@@ -11,9 +11,6 @@ from knfleet.apply.manifest_fields import part
 
 TARGET_UID = "knfleet.dev/target-uid"
 """On a custom resource: the uid of the kube-system namespace where it is installed."""
-ON_LOST_TARGET = "knfleet.dev/on-lost-target"
-"""On a custom resource: what its removal does when the target is lost, `wait` or `orphan`."""
-WAIT, ORPHAN = "wait", "orphan"
 TRIGGER = "reconcile.knative.dev/trigger"
 """On a custom resource: any new value has everything compared with the target itself."""
 PAUSED = "knfleet.dev/paused"
@@ -61,31 +58,20 @@ def is_deleting(manifest: Object) -> bool:
 
 
 def finalizers_of(manifest: Object) -> list[str]:
-    """The finalizers of an object."""
     return manifest["metadata"].get("finalizers") or []
 
 
 def uid_of(manifest: Object) -> str:
-    """The uid of an object."""
     return manifest["metadata"].get("uid", "")
 
 
 def annotations_of(manifest: Object) -> dict[str, str]:
-    """The annotations of an object."""
     return part(manifest, "metadata", "annotations")
 
 
 def is_paused(manifest: Object) -> bool:
-    """Whether somebody wants the target of a custom resource left alone."""
+    """Whether a custom resource is paused."""
     return annotations_of(manifest).get(PAUSED) == "true"
-
-
-def policy_problem(manifest: Object) -> str:
-    """What is wrong with what a custom resource says about lost targets; empty when nothing is."""
-    policy = annotations_of(manifest).get(ON_LOST_TARGET, WAIT)
-    if policy in (WAIT, ORPHAN):
-        return ""
-    return f"{ON_LOST_TARGET} is {policy!r}, which is neither {WAIT} nor {ORPHAN}"
 
 
 def was_installed(manifest: Object) -> bool:

@@ -208,7 +208,7 @@ class Operator:
         hub_uid = await self.hub_uid()
         local = LocalTargets(self.leading_writer)
         targets = SpokeTargets(local, spokes, hub_uid, self.writer)
-        parts = OperatorContext(
+        context = OperatorContext(
             self.writer,
             targets,
             renderer,
@@ -220,7 +220,7 @@ class Operator:
             None if self.shares is None else self.shares.owns,
         )
         self.controllers = [
-            KnativeController(kind, parts, self.manager) for kind in (SERVING, EVENTING)
+            KnativeController(kind, context, self.manager) for kind in (SERVING, EVENTING)
         ]
         self.measure(spokes)
         for controller in self.controllers:
@@ -228,7 +228,7 @@ class Operator:
             controller.join(self.manager)
         resources = {each.kind.resource.kind: each.resources for each in self.controllers}
         cleaner = OrphanCleanup(
-            parts.tombstones, spokes, CleanupContext(hub_uid, resources, parts.owns)
+            context.tombstones, spokes, CleanupContext(hub_uid, resources, context.owns)
         )
         cleaner.join(self.manager)
         spokes.join(self.manager)
@@ -260,14 +260,14 @@ class Operator:
                 kube_system = await self.client.get(NAMESPACES, "kube-system")
                 return str(kube_system["metadata"]["uid"])
             except Forbidden as error:
-                log.warning("two hubs on one spoke cannot be told apart", error=str(error))
+                log.warning("two hubs on one spoke cannot be distinguished", error=str(error))
                 return ""
             except KubeError as error:
                 log.warning("the hub does not answer", error=str(error))
             await asyncio.sleep(HUB_SECONDS)
 
     def measure(self, spokes: ClusterPool) -> None:
-        """Tell how everything stands, whenever somebody asks."""
+        """Register the metrics of custom resources and spokes."""
         count_conditions(self.metrics, self.controllers)
 
         def resources() -> list[Object]:

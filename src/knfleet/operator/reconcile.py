@@ -80,7 +80,7 @@ class Reconciler:
         self.installations = installations
         self.targets: Targets = installations.targets
         self.renderer = renderer
-        self.reporter: StatusWriter = installations.reporter
+        self.status_writer: StatusWriter = installations.status_writer
         self.poll_seconds = poll_seconds
         self.now = now
         self.uninstaller = Uninstaller(
@@ -92,7 +92,7 @@ class Reconciler:
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one custom resource a step further, when it is its turn."""
-        async with self.installations.turns.slot():
+        async with self.installations.starts.slot():
             return await self.reconcile_resource(request)
 
     async def reconcile_resource(self, request: Request) -> Result:
@@ -108,9 +108,9 @@ class Reconciler:
         first = self.first(manifest)
         try:
             if is_deleting(manifest):
-                said = self.statement(record, manifest)
+                builder = self.status_builder(record, manifest)
                 owns = same(first, manifest)
-                return await self.uninstaller.remove(record, manifest, said, owns=owns)
+                return await self.uninstaller.remove(record, manifest, builder, owns=owns)
             if not same(first, manifest):
                 return await self.refuse(record, manifest, first)
             self.claimed.add(record.uid)
@@ -118,7 +118,8 @@ class Reconciler:
                 return await self.pause(record, manifest)
             return await self.install(record, await self.finalizers.add(manifest))
         except Conflict:
-            # Somebody wrote the custom resource meanwhile; what they wrote is on its way here.
+            # Another client wrote the custom resource meanwhile; what they wrote is on its way
+            # here.
             return Result.after(AT_ONCE_SECONDS)
 
     def record(self, manifest: Object) -> InstallationRecord:
@@ -156,117 +157,117 @@ class Reconciler:
 
     async def refuse(self, record: InstallationRecord, manifest: Object, first: Object) -> Result:
         """Say that another one is first; nothing is installed."""
-        said = self.statement(record, manifest)
-        said.refused(
+        builder = self.status_builder(record, manifest)
+        builder.refused(
             f"{self.kind.resource.kind} {Key.of(first)} installs {self.kind.title} on this target"
             " already, and there can be only one; delete this one, or delete that one: then this"
-            " one takes its place"
+            " one is installed"
         )
-        await self.reporter.report(record, manifest, said)
+        await self.status_writer.report(record, manifest, builder)
         return Result.never()
 
     async def pause(self, record: InstallationRecord, manifest: Object) -> Result:
         """Leave the target alone, and say so: nothing is installed, upgraded or repaired."""
         record.end()
         # What is asked for meanwhile is not looked at, so the generation stays the last one seen.
-        said = StatusBuilder(record.status, record.status.observed_generation, self.now())
-        said.paused(
+        builder = StatusBuilder(record.status, record.status.observed_generation, self.now())
+        builder.paused(
             f"the annotation {PAUSED} is true: nothing is installed, upgraded or repaired;"
             " remove it, and work goes on"
         )
-        await self.reporter.report(record, manifest, said)
+        await self.status_writer.report(record, manifest, builder)
         return Result.never()
 
     async def install(self, record: InstallationRecord, manifest: Object) -> Result:
         """Make the target match, as far as that goes now; say how far it went."""
-        said = self.statement(record, manifest)
+        builder = self.status_builder(record, manifest)
         try:
             async with record.limited():
-                again = await self.proceed(record, manifest, said)
+                again = await self.proceed(record, manifest, builder)
         except (PassInterrupted, AccessError):
-            again = self.after_failure(record, manifest, said, "")
+            again = self.after_failure(record, manifest, builder, "")
         except NotEligible as error:
-            said.not_eligible(str(error))
+            builder.not_eligible(str(error))
             again = Result.never()
         except TargetError as error:
-            again = self.handle_lost_target(record, said, error)
+            again = self.handle_lost_target(record, builder, error)
         except OtherHub as error:
             record.end()
-            said.resolved()
-            said.refused(str(error))
+            builder.resolved()
+            builder.refused(str(error))
             again = Result.after(REFUSED_SECONDS)
         except (ReleaseError, RenderError, DecodeError, AnchorError) as error:
-            said.failed(str(error))
+            builder.failed(str(error))
             again = self.after_bad_input(record, error)
         except KubeError as error:
             if isinstance(error, NetworkError) and profile_of(manifest) is None:
                 raise
-            again = self.after_failure(record, manifest, said, str(error))
-        wait = await self.reporter.report(record, manifest, said)
+            again = self.after_failure(record, manifest, builder, str(error))
+        wait = await self.status_writer.report(record, manifest, builder)
         return again.within(wait) if wait else again
 
     def handle_lost_target(
-        self, record: InstallationRecord, said: StatusBuilder, error: TargetError
+        self, record: InstallationRecord, builder: StatusBuilder, error: TargetError
     ) -> Result:
-        """Say that the target cannot be used; of all else, what was last known stays said."""
+        """Say that the target cannot be used; of all else, the last known state is kept."""
         # When it is back, everything there is looked at anew.
         record.end()
-        said.not_resolved(error.reason, str(error))
+        builder.not_resolved(error.reason, str(error))
         return Result.after(self.poll_seconds)
 
     def after_failure(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder, problem: str
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder, problem: str
     ) -> Result:
         """Say what failed, if anything; or, when the target itself is in trouble, that alone."""
         trouble = self.targets.problem(manifest)
         if trouble is not None:
-            return self.handle_lost_target(record, said, trouble)
+            return self.handle_lost_target(record, builder, trouble)
         if problem:
-            said.failed(problem)
+            builder.failed(problem)
         return Result.after(record.retry_seconds())
 
     async def proceed(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder
     ) -> Result:
         """The steps of a pass."""
         cr = decode(manifest, self.kind.type)
         self.check_migration(cr, record.status.version)
-        said.eligible()
-        self.reporter.report_policy(record, manifest)
+        builder.eligible()
+        self.status_writer.report_policy(record, manifest)
         target = await self.resolve(record, manifest, cr)
-        said.resolved()
+        builder.resolved()
         installation = self.installations.of(record, manifest, target)
         rendering = await self.renderer.render(cr, installation)
-        self.reporter.report_warnings(record, manifest, rendering)
+        self.status_writer.report_warnings(record, manifest, rendering)
         if rendering.shortfall and (lost := await installation.losses(rendering.objects)):
             raise BadManifest(messages.losses_text(rendering.shortfall, lost))
-        if rendering.version not in (said.status.version, record.announced):
-            said.installing(messages.applying_text(len(rendering.objects), rendering.version))
-            await self.reporter.report(record, manifest, said)
+        if rendering.version not in (builder.status.version, record.announced):
+            builder.installing(messages.applying_text(len(rendering.objects), rendering.version))
+            await self.status_writer.report(record, manifest, builder)
             record.announced = rendering.version
         changes = await installation.apply(rendering.objects)
-        self.reporter.report_changes(record, manifest, changes)
+        self.status_writer.report_changes(record, manifest, changes)
         if changes.failures:
             advice = self.kind.advice(cr, changes.failures)
             problem = advice + messages.failure_text(changes.failures)
-            return self.after_failure(record, manifest, said, problem)
-        said.applied(rendering.paths)
+            return self.after_failure(record, manifest, builder, problem)
+        builder.applied(rendering.paths)
         summary = await installation.summary(rendering.objects)
         if summary is None and (trouble := self.targets.problem(manifest)) is not None:
             raise trouble
         early = summary is not None and self.are_early(record, summary, rendering)
-        if not self.judge(said, changes, summary, rendering, wait=not early):
+        if not self.judge(builder, changes, summary, rendering, wait=not early):
             if summary is None or changes.pending:
                 return Result.after(GATED_SECONDS)
             return Result.never() if target.root is None else Result.after(self.poll_seconds)
-        said.succeeded(rendering.version)
+        builder.succeeded(rendering.version)
         record.failures = 0
-        await self.reporter.report(record, manifest, said)
+        await self.status_writer.report(record, manifest, builder)
         installation.watch_all()
         if early:
             # Their end causes a pass.
             return Result.after(self.poll_seconds)
-        return await self.prune(record, manifest, said)
+        return await self.prune(record, manifest, builder)
 
     async def resolve(self, record: InstallationRecord, manifest: Object, cr: Knative) -> Target:
         """The target; the first time, what is to be rendered for it is read meanwhile."""
@@ -292,7 +293,7 @@ class Reconciler:
 
     def judge(
         self,
-        said: StatusBuilder,
+        builder: StatusBuilder,
         changes: ChangeSet,
         summary: SetReadiness | None,
         rendering: RenderResult,
@@ -304,37 +305,37 @@ class Reconciler:
         With `wait`, Jobs must be complete for that.
         """
         if summary is None:
-            said.mark_unknown()
+            builder.mark_unknown()
             return False
         workloads, jobs = messages.workloads(summary), messages.jobs(summary)
         if workloads.is_ready:
-            said.available()
+            builder.available()
         else:
             order = map(Ref.of, rendering.objects)
-            said.waiting(messages.waiting_text(workloads, order))
+            builder.waiting(messages.waiting_text(workloads, order))
         if jobs.failed:
             failed = "; ".join(map(str, jobs.failed))
-            said.failed(f"{failed}; delete the Job, and it runs again")
+            builder.failed(f"{failed}; delete the Job, and it runs again")
         elif changes.pending:
-            said.installing(messages.pending_text(changes.pending))
+            builder.installing(messages.pending_text(changes.pending))
         elif jobs.waiting and wait:
-            said.installing("; ".join(map(str, jobs.waiting)))
+            builder.installing("; ".join(map(str, jobs.waiting)))
         are_done = jobs.is_ready if wait else not jobs.failed
         return workloads.is_ready and are_done and changes.settled
 
     async def prune(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder
     ) -> Result:
         """Delete what an earlier release or setting has left, now that the new one works."""
         installation = record.installation
         assert installation is not None
         assert installation.rendering is not None
         changes = await installation.prune(installation.rendering.objects)
-        self.reporter.report_pruned(manifest, changes)
+        self.status_writer.report_pruned(manifest, changes)
         if changes.settled:
             return Result.never()
         problem = f"{messages.left_text(changes)} of what was installed before"
-        return self.after_failure(record, manifest, said, problem)
+        return self.after_failure(record, manifest, builder, problem)
 
     def check_migration(self, cr: Knative, installed: str) -> None:
         """Raise `NotEligible` unless the installed version may become the wanted one."""
@@ -347,12 +348,12 @@ class Reconciler:
             return Result.after(record.retry_seconds())
         if isinstance(error, AnchorError):
             return Result.after(REFUSED_SECONDS)
-        # Files may be mended without anybody telling; a custom resource is not.
+        # Files may be fixed without an event; a custom resource is not.
         return Result.after(RELEASE_SECONDS) if isinstance(error, ReleaseError) else Result.never()
 
-    def statement(self, record: InstallationRecord, manifest: Object) -> StatusBuilder:
-        """What is to be said, beginning with what was said last."""
+    def status_builder(self, record: InstallationRecord, manifest: Object) -> StatusBuilder:
+        """A builder that starts from the last status."""
         generation: int = manifest["metadata"].get("generation", 0)
-        said = StatusBuilder(record.status, generation, self.now())
-        said.not_paused()
-        return said
+        builder = StatusBuilder(record.status, generation, self.now())
+        builder.not_paused()
+        return builder

@@ -1,4 +1,4 @@
-"""How every custom resource and every spoke stands, as metrics, made when somebody asks.
+"""How every custom resource and every spoke stands, as metrics, made at each scrape.
 
 Beside counts by kind there is a line for each condition of each custom resource, so that an alert
 can name it; lines of what is gone are gone.
@@ -64,7 +64,7 @@ class ResourceMetrics:
         return stands, ages
 
     def spokes(self, states: Sequence[ClusterState]) -> Iterable["GaugeMetricFamily"]:
-        """How each spoke stands, since when, and when it was last heard of."""
+        """How each spoke stands, since when, and when it last answered."""
         stands = family("spoke_state", "1 for the state of each spoke", ("cluster", *STATE))
         ages = family("spoke_state_age_seconds", "Time since a spoke's state changed", CLUSTER)
         heard = family("spoke_last_contact_seconds", "Time since a spoke last answered", CLUSTER)

@@ -3,7 +3,7 @@
 Three parts. On the whole hub it reads custom resources and profiles, and writes their status and
 Events. In its own namespace it has its settings, its Lease and the Secrets of credential plugins.
 Only when Knative is to be installed on the hub itself does it get the rights for that, and those
-are wide: whoever installs Roles must be allowed to grant what is in them.
+are wide: a client that installs Roles must be allowed to grant what is in them.
 """
 
 from knfleet.api.inventory import PROFILES

@@ -51,7 +51,7 @@ class OperatorSettings(Struct, frozen=True):
     poll_seconds: float = POLL_SECONDS
     """When to look again at what is not ready on a spoke, should no watch tell of it before."""
     requests_per_second: float = 0
-    """What the hub is asked at most; 0 means that nobody counts."""
+    """What the hub is asked at most; 0 means no limit."""
     burst: int = 0
 
 
@@ -73,7 +73,6 @@ def from_environment(environment: Mapping[str, str], namespace: str = "") -> Ope
 
 
 def number(environment: Mapping[str, str], name: str, default: int) -> int:
-    """A number of the environment."""
     text = environment.get(name, "")
     if not text:
         return default
@@ -141,7 +140,6 @@ def timing(data: Mapping[str, str]) -> LeaseTiming:
 
 
 def seconds(data: Mapping[str, str], name: str, default: float) -> float:
-    """A duration of a ConfigMap."""
     return duration_seconds(data[name].strip()) if data.get(name) else default
 
 

@@ -55,7 +55,7 @@ class SecretReader(Protocol):
 
     @property
     def namespace(self) -> str:
-        """Where Secrets are when nothing else is said."""
+        """Where Secrets are by default."""
         ...
 
     def secret(self, namespace: str, name: str) -> dict[str, bytes] | None:

@@ -50,7 +50,7 @@ class HubApi(NamedTuple):
     """The name that the server's certificate is for."""
     token: str
     namespace: str
-    """Where Secrets are when nothing else is said."""
+    """Where Secrets are by default."""
 
     def secret(self, namespace: str, name: str) -> dict[str, bytes] | None:
         """The data of a Secret; None when there is no such Secret."""
@@ -60,8 +60,8 @@ class HubApi(NamedTuple):
         if code == 404:
             return None
         if code != 200:
-            said = str(mapping(parsed(body)).get("message") or f"the API server answered {code}")
-            raise (SecretForbidden if code == 403 else PluginError)(f"{what}: {said}")
+            message = str(mapping(parsed(body)).get("message") or f"the API server answered {code}")
+            raise (SecretForbidden if code == 403 else PluginError)(f"{what}: {message}")
         data = mapping(mapping(parsed(body)).get("data"))
         try:
             return {key: base64.b64decode(str(value)) for key, value in data.items()}

@@ -49,7 +49,7 @@ class PooledHubApi(HubApi):
 
     @property
     def idle(self) -> deque[tuple[HTTPConnection, float]]:
-        """Connections that nobody uses, and since when."""
+        """Connections that are not in use, and since when."""
         return self.__dict__.setdefault("lines", deque())
 
     def get(self, path: str) -> tuple[int, bytes]:
@@ -135,14 +135,14 @@ class InProcessPlugins:
         try:
             async with asyncio.timeout(timeout_seconds):
                 here = PluginEnvironment(env, self.find)
-                said = await loop.run_in_executor(self.threads, respond, *own, here)
+                output = await loop.run_in_executor(self.threads, respond, *own, here)
         except TimeoutError:
             return ProcessResult(ProcessEnd.TIMED_OUT, -1, b"", "")
-        if said.code:
+        if output.code:
             return ProcessResult(
-                ProcessEnd.EXITED, said.code, b"", exec_process.one_line(said.text.encode())
+                ProcessEnd.EXITED, output.code, b"", exec_process.one_line(output.text.encode())
             )
-        return ProcessResult(ProcessEnd.EXITED, 0, said.text.encode(), "")
+        return ProcessResult(ProcessEnd.EXITED, 0, output.text.encode(), "")
 
 
 def own_plugin(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, Provide] | None:

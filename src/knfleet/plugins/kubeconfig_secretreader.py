@@ -1,7 +1,7 @@
 """The plugin `kubeconfig-secretreader`: the user of a kubeconfig that a Secret holds.
 
 Of the cluster's configuration it takes `name` and `key` of the Secret, and optionally `namespace`
-and `context`. Whoever wrote the kubeconfig must not make us run programs or read files here, so it
+and `context`. The author of a kubeconfig must not make us run programs or read files here, so it
 may name neither.
 """
 

@@ -104,7 +104,7 @@ def check_core(manifests: Manifests, component: Component) -> None:
     if component == "serving" and not has_core(manifests, component):
         origins = ", ".join(manifest.origin for manifest in manifests)
         raise BadManifest(
-            f"{no_core(component)}; it was looked for in {origins}: "
+            f"{no_core(component)}; searched in {origins}: "
             f"give the manifests of {COMPONENTS[component]}"
         )
 
@@ -120,7 +120,6 @@ def shortfall(manifests: Manifests, component: Component) -> str:
 
 
 def has_core(manifests: Manifests, component: Component) -> bool:
-    """Whether manifests have the Deployment that every release of a component has."""
     return any(CORE[component] in manifest.parsed.deployments for manifest in manifests)
 
 

@@ -109,7 +109,7 @@ def folders(path: Path) -> list[str]:
 def advice(version: str, there: Sequence[str]) -> str:
     """What to write instead of a version that is not there."""
     if not there:
-        return "; no release files are there at all"
+        return "; it contains no release files"
     bare = version.removeprefix("v")
     if bare != version and any(name.startswith(bare) for name in there):
         return f"; write it without the leading v: {bare}"
@@ -117,7 +117,6 @@ def advice(version: str, there: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message."""
     return ", ".join(names) or "nothing"
 
 

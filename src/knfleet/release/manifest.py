@@ -1,7 +1,7 @@
 """One manifest file, parsed and checked, kept as JSON.
 
 JSON bytes take a fifth of the memory of the objects, and decoding them gives every caller objects
-of its own in a few milliseconds, so nobody can change what others see.
+of its own in a few milliseconds, so a viewer cannot change what others see.
 """
 
 import hashlib

@@ -36,7 +36,6 @@ class ManifestReader:
         self.keeping = threading.Lock()
 
     def file(self, path: Path) -> Manifest:
-        """A manifest file."""
         try:
             status = status_of(path)
             if (held := self.held(str(path), status)) is not None:

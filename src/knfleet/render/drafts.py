@@ -82,7 +82,6 @@ class Draft(Struct):
 
 
 def draft(manifest: Object) -> Draft:
-    """A draft of one object."""
     group, _ = api_group(str(manifest.get("apiVersion", "")))
     kind = manifest.get("kind")
     meta = manifest.get("metadata")

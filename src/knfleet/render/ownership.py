@@ -40,5 +40,4 @@ def own(draft: Draft, owner: Owner) -> None:
 
 
 def label(draft: Draft, component: Component) -> None:
-    """Label the object with its component."""
     draft.section("metadata", "labels")[LABEL] = COMPONENT_LABELS[component]

@@ -1,6 +1,6 @@
 """Words in the release that mean the release's own namespace.
 
-Upstream moves objects, but leaves these: certificates are made for addresses that nobody has,
+Upstream moves objects, but leaves these: certificates are made for addresses that are not in use,
 Kafka's controller looks for its data plane elsewhere, webhooks select pods of a namespace that is
 not there. They are changed only where the custom resource lives outside the release's namespace.
 """

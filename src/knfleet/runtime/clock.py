@@ -30,11 +30,9 @@ class LoopClock:
     """The clock of whatever event loop runs; it can be made before there is one."""
 
     def time(self) -> float:
-        """The loop's time."""
         return asyncio.get_running_loop().time()
 
     def call_at(self, when: float, callback: Callable[[], None], /) -> Timer:
-        """Call back on the loop."""
         return asyncio.get_running_loop().call_at(when, callback)
 
 

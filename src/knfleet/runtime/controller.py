@@ -60,7 +60,7 @@ Change = TypeVar("Change")
 
 
 class ReconcileObserver(Protocol):
-    """Hears how reconciles went; metrics are made of it."""
+    """Receives results of reconciles, for metrics."""
 
     def reconciled(self, result: str, seconds: float) -> None:
         """One ended: success, again, error, terminal, timeout or cancelled."""

@@ -116,7 +116,7 @@ class SafeProcessor:
 
 
 class LogWriter:
-    """Writes lines to a stream as long as there is somebody who reads it."""
+    """Writes lines to a stream as long as it has a reader."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -188,7 +188,7 @@ def clean_text(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
-    """Whether a field of that name holds what must not be told."""
+    """Whether a field of that name holds what must not be logged."""
     return SECRET_FIELD.search(name.lower().replace("_", "").replace("-", "")) is not None
 
 

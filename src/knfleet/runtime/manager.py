@@ -127,7 +127,7 @@ Build = Callable[["Manager"], Awaitable[None]]
 
 
 class Manager:
-    """Runs the components of a process until it is told to stop, or one of them crashes."""
+    """Runs the components of a process until it is asked to stop, or one of them crashes."""
 
     def __init__(self, grace_seconds: float = GRACE_SECONDS, identity: str = "") -> None:
         self.grace_seconds = grace_seconds
@@ -145,11 +145,11 @@ class Manager:
         self.failure: BaseException | None = None
 
     def elect(self, leader: Leader) -> None:
-        """Take part in an election; to be said before `run`."""
+        """Take part in an election; to be called before `run`."""
         self.leader = leader
 
     def share(self, membership: Component) -> None:
-        """Share work with other processes; it ends when all work has. To be said before `run`."""
+        """Share work with other processes; it ends when all work has. To be called before `run`."""
         self.membership = membership
 
     def add(self, component: Component, name: str = "", *, leading: bool = False) -> None:
@@ -168,7 +168,7 @@ class Manager:
     ) -> Lifetime:
         """Begin a part that can end alone.
 
-        When a component of it crashes all of it ends, and `crashed` is told; without that, the
+        When a component of it crashes all of it ends, and `crashed` is called; without that, the
         process ends.
         """
         lifetime = Lifetime(name, crashed or self.crash)

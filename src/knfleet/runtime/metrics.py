@@ -1,6 +1,6 @@
 """What the process counts, in a registry of its own.
 
-Label values are clusters, controllers and small fixed words, never objects, except where somebody
+Label values are clusters, controllers and small fixed words, never objects, except where a client
 collects them anew each time (`knative.gauges`). Label sets are bound once and kept; those of a
 cluster go when it leaves. prometheus_client is loaded when the first
 `Metrics` is made.
@@ -140,11 +140,10 @@ class Metrics:
         self.webhooks.labels(path, str(code)).inc()
 
     def controller(self, name: str) -> "ControllerMetrics":
-        """The metrics of one controller and its queue."""
         return ControllerMetrics(self, name)
 
     def watch_queue(self, name: str, queue: WorkQueue) -> None:
-        """Tell the state of a queue, as it is whenever somebody asks."""
+        """Tell the state of a queue, as it is at each scrape."""
         depth, longest, unfinished = (
             gauge.labels(name)
             for gauge in (self.queue_depth, self.queue_longest, self.queue_unfinished)

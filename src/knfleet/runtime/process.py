@@ -10,12 +10,14 @@ started: nothing that it remembers may be true any more, since another process m
 
 import asyncio
 import faulthandler
+import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from knfleet.runtime.audit.audit import auditing
 from knfleet.runtime.leader.leader import LostLeadership
 from knfleet.runtime.logs import log
 from knfleet.runtime.manager import GRACE_SECONDS, Build, ComponentFailed, Manager
@@ -24,9 +26,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run_process(build: Build, grace_seconds: float = GRACE_SECONDS) -> int:
-    """Build a manager's components and run them; 0 when it was told to stop, 1 when it failed."""
+    """Build a manager's components and run them; 0 when it was asked to stop, 1 when it failed."""
     allow_files()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with (
+        auditing(os.environ),
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
+    ):
         return runner.run(serve(build, Manager(grace_seconds)))
 
 
@@ -57,7 +62,7 @@ async def serve(build: Build, manager: Manager) -> int:
 
 
 async def outcome(build: Build, manager: Manager) -> Exception | None:
-    """Run a manager to its end; what went wrong, which is told in the log, if anything did."""
+    """Run a manager to its end; what went wrong, which is logged, if anything did."""
     limit = asyncio.ensure_future(limit_end(manager))
     try:
         await manager.run(build)

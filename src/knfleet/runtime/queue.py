@@ -6,7 +6,7 @@ thousand requests of one do not delay the only one of another. Every cluster has
 own; further slots come from a pool that all share, up to a limit for each. So clusters that hang,
 however many, hold their own slots and at worst the pool, never the next cluster's first slot.
 
-Nothing in here waits on anything but `get`; one task takes, anybody adds, all on one event loop.
+Nothing in here waits on anything but `get`; one task takes, any task adds, all on one event loop.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class QueueSlots(Struct, frozen=True):
 
 
 class QueueObserver(Protocol):
-    """Hears what happens in a queue; metrics are made of it."""
+    """Receives what happens in a queue, for metrics."""
 
     def added(self) -> None:
         """A request that was not waiting for its turn is now."""
@@ -174,9 +174,9 @@ class WorkQueue:
             self.line_up(request)
 
     def add_after(self, request: Request, seconds: float) -> None:
-        """Look at the request in so many seconds, unless somebody wants it looked at sooner.
+        """Look at the request in so many seconds, unless it is added again sooner.
 
-        There is one time for a request: the earliest that anybody asked for. Work that begins sees
+        There is one time for a request: the earliest that was requested. Work that begins sees
         everything as it is then, so what was asked for later is covered, and the work itself says
         when to look again.
         """

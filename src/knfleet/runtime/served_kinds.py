@@ -25,13 +25,13 @@ async def missing(client: Client, resources: Iterable[Resource]) -> str:
 
 async def wait_for(client: Client, resources: Iterable[Resource]) -> None:
     """Wait until a cluster serves some kinds, and say so while it does not."""
-    wanted, told = list(resources), ""
+    wanted, logged = list(resources), ""
     while lacking := await missing(client, wanted):
-        if lacking != told:
+        if lacking != logged:
             log.error(
                 "custom resource definitions are missing; waiting for them",
                 missing=lacking,
                 remedy="knfleet manifests --crds | kubectl apply -f -",
             )
-            told = lacking
+            logged = lacking
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """One installation as a chain: target → release → objects → readiness.
 
-The chain is told by the custom resource alone. The first link that does not hold is the one to look
-at: `opened` asks the target itself which workload, which replica set and which pod it is.
+The chain is read from the custom resource alone. The first link that does not hold is the one to
+look at: `opened` asks the target itself which workload, which replica set and which pod it is.
 """
 
 from msgspec import Struct
@@ -82,13 +82,13 @@ def members_of(manifest: Object, profile: Key | None) -> str:
 
 def target_link(row: InstallRow, cluster: ClusterRow | None) -> ChainLink:
     """Whether the cluster can be used."""
-    said = find(row.conditions, TARGET_CLUSTER_RESOLVED)
-    if said is None or said.status == "Unknown":
-        return ChainLink("target", "unknown", f"{row.target}: nobody has tried to reach it yet")
-    if said.status == "True":
+    condition = find(row.conditions, TARGET_CLUSTER_RESOLVED)
+    if condition is None or condition.status == "Unknown":
+        return ChainLink("target", "unknown", f"{row.target}: no connection was attempted yet")
+    if condition.status == "True":
         version = f", Kubernetes {cluster.kubernetes}" if cluster and cluster.kubernetes else ""
         return ChainLink("target", "ok", f"{row.target} answers{version}")
-    return ChainLink("target", "bad", said.message, said.reason, hub_findings(cluster))
+    return ChainLink("target", "bad", condition.message, condition.reason, hub_findings(cluster))
 
 
 def hub_findings(cluster: ClusterRow | None) -> tuple[WorkloadFinding, ...]:
@@ -142,24 +142,24 @@ def is_applied(install: Condition, row: InstallRow) -> bool:
 
 def readiness_link(row: InstallRow) -> ChainLink:
     """Whether what was applied works."""
-    said = find(row.conditions, DEPLOYMENTS_AVAILABLE)
-    if said is None or (said.status == "Unknown" and not said.reason):
-        return ChainLink("readiness", "unknown", "nothing to look at yet")
-    if said.status == "True":
+    condition = find(row.conditions, DEPLOYMENTS_AVAILABLE)
+    if condition is None or (condition.status == "Unknown" and not condition.reason):
+        return ChainLink("readiness", "unknown", "no workloads yet")
+    if condition.status == "True":
         return ChainLink("readiness", "ok", "all workloads are available")
-    if said.status == "Unknown":
-        return ChainLink("readiness", "unknown", said.message, said.reason)
+    if condition.status == "Unknown":
+        return ChainLink("readiness", "unknown", condition.message, condition.reason)
     progress = progress_of(row.conditions)
-    state: Stand = "bad" if STUCK in said.message else "busy"
+    state: Stand = "bad" if STUCK in condition.message else "busy"
     if progress is None or not progress.total:
-        return ChainLink("readiness", state, said.message, said.reason)
+        return ChainLink("readiness", state, condition.message, condition.reason)
     names = ", ".join(progress.waiting)
     text = f"{progress.done} of {progress.total} workloads are available; waiting for {names}"
-    return ChainLink("readiness", state, text, said.reason)
+    return ChainLink("readiness", state, text, condition.reason)
 
 
 def as_last_known(link: ChainLink) -> ChainLink:
-    """A link of which nobody can tell more while the target is lost."""
+    """A link of which nothing more is known while the target is lost."""
     return replace(link, state="unknown", summary=f"last known: {link.summary}")
 
 
@@ -169,7 +169,6 @@ def is_error(install: Condition | None) -> bool:
 
 
 def problem_of(install: Condition | None) -> str:
-    """What failed."""
     return problem_in(install.message) if install is not None else ""
 
 
@@ -187,7 +186,7 @@ async def opened(chain: Chain, client: Client) -> Chain:
     failing = chain.failing
     if failing is None or failing.name not in ("objects", "readiness"):
         return chain
-    found = await findings(client, chain.members)
+    found = await findings(client, chain.members, chain.install.namespace)
     return with_details(chain, failing.name, found)
 
 

@@ -1,7 +1,7 @@
 """What is different between two states of an object, field by field, without noise.
 
 Noise is what servers and controllers write on every object (versions, times, status), and our own
-marks. Items of a list are told apart by their name or port where they have one, so that a new
+marks. Items of a list are distinguished by their name or port where they have one, so that a new
 container shows as that, and not as a change of all that come after it.
 """
 

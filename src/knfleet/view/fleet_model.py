@@ -11,7 +11,7 @@ from msgspec import Struct
 from knfleet.api.knative.conditions import Condition, Status
 
 Health = Literal["True", "False", "Unknown", ""]
-"""What the hub says of a cluster; empty when nothing was said yet."""
+"""What the hub says of a cluster; empty when nothing was reported yet."""
 Stand = Literal["bad", "unknown", "busy", "ok"]
 """How something stands: broken, not known, on its way, as it should be."""
 
@@ -40,6 +40,22 @@ class ClusterRow(Struct, frozen=True, kw_only=True, rename="camel"):
     serving: str = ""
     """The release of Knative Serving that is installed there from this hub."""
     eventing: str = ""
+    reached_by: str = ""
+    """`direct` or `tunnel`; empty when its hub has no tunnel, or did not publish it."""
+    tunnel_since: str = ""
+    """When its tunnel opened; empty while it has none."""
+    round_trip_milliseconds: str = ""
+    """As it was measured then."""
+
+    @property
+    def reach(self) -> str:
+        """How the hub reaches the cluster, for people."""
+        if self.reached_by != "tunnel":
+            return "directly" if self.reached_by else ""
+        if not self.tunnel_since:
+            return "through the tunnel, which is not open"
+        trip = self.round_trip_milliseconds
+        return f"through the tunnel, round trip {trip} ms" if trip else "through the tunnel"
 
 
 class InstallProgress(Struct, frozen=True, rename="camel"):
@@ -48,7 +64,7 @@ class InstallProgress(Struct, frozen=True, rename="camel"):
     what: str
     done: int = 0
     total: int = 0
-    """Zero when nobody counts."""
+    """Zero without a limit."""
     waiting: tuple[str, ...] = ()
     """The names that are waited for."""
 
@@ -75,7 +91,7 @@ class InstallRow(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
     message: str = ""
     since: str = ""
-    """When that was first said, as Kubernetes writes it."""
+    """Since when, as Kubernetes writes it."""
     conditions: tuple[Condition, ...] = ()
     progress: InstallProgress | None = None
     paused: bool = False

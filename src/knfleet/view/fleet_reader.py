@@ -5,7 +5,7 @@ row that says little, and takes nothing from the others.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from knfleet.api.cluster.managedcluster import (
     JOINED,
     SET_LABEL,
 )
+from knfleet.api.cluster.tunnel import REACHED_BY, TUNNEL_ROUND_TRIP, TUNNEL_SINCE
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES
 from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative.conditions import READY, Condition, Status, find, timestamp
@@ -44,7 +45,7 @@ KINDS = (CLUSTERS, PROFILES, SERVINGS, EVENTINGS)
 HUB_TARGET = "hub"
 PROFILE_SET_LABEL = "multicluster.x-k8s.io/clusterset"
 BUSY = frozenset({"", "Installing", "NotReady", "NotKnown", "Uninstalling"})
-"""Reasons of what is on its way, and needs nobody."""
+"""Reasons of what is on its way, and needs no action."""
 STUCK = "has timed out progressing"
 """What Kubernetes says of a Deployment that does not get there by itself."""
 
@@ -125,7 +126,11 @@ def fleet_of(objects: HubObjects, now: datetime) -> FleetView:
     profiles: dict[str, list[str]] = {}
     for profile, home in sorted(homes.items()):
         profiles.setdefault(home, []).append(profile)
-    rows = [cluster_row(each, tuple(profiles.get(name_of(each), ()))) for each in objects.clusters]
+    published = {str(Key.of(each)): each for each in objects.profiles}
+    rows = [
+        reached_row(cluster_row(each, tuple(profiles.get(name_of(each), ()))), published)
+        for each in objects.clusters
+    ]
     managed = {row.name for row in rows}
     rows += [
         profile_row(each) for each in objects.profiles if homes[str(Key.of(each))] not in managed
@@ -146,6 +151,23 @@ def fleet_of(objects: HubObjects, now: datetime) -> FleetView:
     )
 
 
+def reached_row(row: ClusterRow, published: Mapping[str, Object]) -> ClusterRow:
+    """A cluster with what its profiles say about the way to it."""
+    for name in row.profiles:
+        found = {
+            str(each.get("name", "")): str(each.get("value", ""))
+            for each in items(published[name], "status", "properties")
+        }
+        if REACHED_BY in found:
+            return msgspec.structs.replace(
+                row,
+                reached_by=found[REACHED_BY],
+                tunnel_since=found.get(TUNNEL_SINCE, ""),
+                round_trip_milliseconds=found.get(TUNNEL_ROUND_TRIP, ""),
+            )
+    return row
+
+
 def clusters_of_profiles(objects: HubObjects) -> dict[str, str]:
     """The name of the cluster's row for each profile; a profile without a cluster is its own."""
     managed = {name_of(each) for each in objects.clusters}
@@ -163,7 +185,7 @@ def cluster_row(manifest: Object, profiles: tuple[str, ...]) -> ClusterRow:
     available, joined = find(conditions, AVAILABLE), find(conditions, JOINED)
     accepted = part(manifest, "spec").get("hubAcceptsClient") is True
     is_joined = joined is not None and joined.status == "True"
-    said = available if accepted else find(conditions, ACCEPTED)
+    condition = available if accepted else find(conditions, ACCEPTED)
     labels = part(manifest, "metadata", "labels")
     row = ClusterRow(
         name=name_of(manifest),
@@ -176,22 +198,25 @@ def cluster_row(manifest: Object, profiles: tuple[str, ...]) -> ClusterRow:
         joined=is_joined,
         deleting=is_deleting(manifest),
     )
-    if said is None:
+    if condition is None:
         return msgspec.structs.replace(row, message=waits_for(row), since=created(manifest))
     return msgspec.structs.replace(
-        row, reason=said.reason, message=said.message, since=said.last_transition_time
+        row,
+        reason=condition.reason,
+        message=condition.message,
+        since=condition.last_transition_time,
     )
 
 
 def waits_for(row: ClusterRow) -> str:
-    """What a cluster of which nothing is said waits for."""
+    """What a cluster without a condition waits for."""
     if not row.accepted:
-        return f"it asks to be taken in: knfleet accept --clusters {row.name}"
+        return f"waiting for acceptance: knfleet accept --clusters {row.name}"
     return "its agent has not reported yet"
 
 
 def cluster_state(health: Condition | None, *, is_expected: bool) -> Stand:
-    """How a cluster stands; nobody worries about one that has not joined yet."""
+    """How a cluster stands; one that has not joined yet is no problem."""
     if health is None or (not is_expected and health.status != "True"):
         return "busy"
     if health.status == "True":
@@ -216,7 +241,7 @@ def profile_row(manifest: Object) -> ClusterRow:
         deleting=is_deleting(manifest),
     )
     if healthy is None:
-        message = "its manager has not said whether it is healthy"
+        message = "its cluster manager has not reported whether it is healthy"
         return msgspec.structs.replace(row, message=message, since=created(manifest))
     return msgspec.structs.replace(
         row,
@@ -250,7 +275,7 @@ def install_row(manifest: Object, kind: str, homes: dict[str, str]) -> InstallRo
         deleting=is_deleting(manifest),
     )
     if ready is None:
-        message = "no operator has looked at it yet"
+        message = "no operator has reconciled it yet"
         return msgspec.structs.replace(row, message=message, since=created(manifest))
     return msgspec.structs.replace(
         row, reason=ready.reason, message=ready.message, since=ready.last_transition_time
@@ -285,7 +310,6 @@ def condition(value: Any) -> Condition | None:
 
 
 def name_of(manifest: Object) -> str:
-    """The name of an object."""
     return cast("str", manifest["metadata"]["name"])
 
 

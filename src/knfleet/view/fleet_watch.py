@@ -28,7 +28,6 @@ class LiveObjects:
             informer.on_change(self.stir)
 
     def stir(self, _change: StoreChange) -> None:
-        """Something changed."""
         self.stirred.set()
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Which cluster or installation somebody means: NAME, NAMESPACE/NAME, KIND/NAME, or all three."""
+"""Which cluster or installation a name refers to: NAME, NAMESPACE/NAME, KIND/NAME, or all three."""
 
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
@@ -63,7 +63,7 @@ def names_of(row: Row, name: str) -> set[str]:
 
 
 def short_names(row: Row) -> tuple[str, ...]:
-    """What somebody may have wanted to write."""
+    """Suggestions for a mistyped name."""
     return (row.name,) if isinstance(row, ClusterRow) else (row.name, f"{row.namespace}/{row.name}")
 
 

@@ -1,4 +1,4 @@
-"""Which of the names that there are somebody may have meant."""
+"""Which of the existing names may have been meant."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What somebody needs who is to find a fault without access to the hub: files, without secrets.
+"""Diagnostic information for users without access to the hub: files, without secrets.
 
 Everything is asked of the hub alone. What cannot be read is noted, and keeps nothing else out.
 """
@@ -80,12 +80,12 @@ class SupportFiles:
         fleet = self.fleet()
         self.put("fleet.json", msgspec.json.format(msgspec.json.encode(fleet)).decode())
         await self.tried("versions", self.versions())
-        await self.tried("our Deployments and their logs", self.workloads())
+        await self.tried("Deployments of knfleet and their logs", self.workloads())
         spaces = self.namespaces(fleet)
         await self.tried("settings", self.settings(spaces))
         await self.tried("names of Secrets", self.secrets(spaces))
         await self.tried("Events", self.events(spaces))
-        await self.tried("what the doctor says", self.doctor(fleet))
+        await self.tried("findings of the doctor", self.doctor(fleet))
         self.files["notes.txt"] = "".join(f"{note}\n" for note in self.notes) or "All was read.\n"
         return self.files
 
@@ -197,9 +197,8 @@ class SupportFiles:
             return "\n".join([name, *lines, ""])
 
         texts = await asyncio.gather(*(examine(name) for name in sick[:MOST_DOCTORS]))
-        self.put("doctor.txt", "\n".join(texts) or "All clusters are well.\n")
+        self.put("doctor.txt", "\n".join(texts) or "All clusters are healthy.\n")
 
 
 def uid(manifest: Object) -> str:
-    """The uid of an object."""
     return str(manifest["metadata"].get("uid", ""))

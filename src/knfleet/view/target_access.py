@@ -42,7 +42,7 @@ ANSWER_SECONDS = 10.0
 """How long a cluster may take to answer the first time."""
 REFUSED_AGAIN = "the plugin is run again within 15 s"
 WAITS = tuple(f"; {text}" for text in (RETRY, RETRY_PLUGIN, REFUSED_AGAIN))
-"""What the operator promises to do next, and nobody does here."""
+"""What the operator promises to do next, and nothing does here."""
 OPTIONS = ClientOptions(connect_seconds=5.0, attempts=3)
 
 

@@ -1,4 +1,4 @@
-"""Whether what somebody waits for has happened, and what is still missing. Pure."""
+"""Whether the goal of a wait is reached, and what is still missing. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -15,7 +15,7 @@ from knfleet.view.name_lookup import Row, full_name
 READY, REMOVED = "ready", "removed"
 CONDITION = "condition"
 MOST_NAMED = 5
-"""So many names are told; of more, the number."""
+"""So many names are listed; of more, the number."""
 
 
 class WaitGoal(Struct, frozen=True):
@@ -82,11 +82,11 @@ def waiting(
     """How far some rows are, by their full names; what is gone is not ready."""
     fleet = fleet_of(objects, now)
     rows: dict[str, Row] = {full_name(row): row for row in rows_in(fleet)}
-    said = conditions_by_name(objects) if goal.kind == CONDITION else {}
+    conditions = conditions_by_name(objects) if goal.kind == CONDITION else {}
     done: list[str] = []
     left: list[WaitRemainder] = []
     for name in names:
-        why = missing(rows.get(name), goal, said.get(name, ()))
+        why = missing(rows.get(name), goal, conditions.get(name, ()))
         if why is None:
             done.append(name)
         else:
@@ -95,12 +95,11 @@ def waiting(
 
 
 def rows_in(fleet: FleetView) -> Iterable[Row]:
-    """All rows of a fleet."""
     yield from fleet.installs
     yield from fleet.clusters
 
 
-def missing(row: Row | None, goal: WaitGoal, said: Iterable[Condition]) -> str | None:
+def missing(row: Row | None, goal: WaitGoal, conditions: Iterable[Condition]) -> str | None:
     """What a row lacks; None when it has what is waited for."""
     if goal.kind == REMOVED:
         return None if row is None else state_text(row)
@@ -108,7 +107,7 @@ def missing(row: Row | None, goal: WaitGoal, said: Iterable[Condition]) -> str |
         return "it is gone"
     if goal.kind == READY:
         return None if row.stand == "ok" and not row.deleting else state_text(row)
-    found = find(said, goal.type)
+    found = find(conditions, goal.type)
     if found is None:
         return f"it has no condition {goal.type}"
     if found.status == goal.status:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -14,11 +15,11 @@ from knfleet.api.core import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from knfleet.api.meta import Object
+from knfleet.api.meta import Object, Resource
 from knfleet.apply.manifest_fields import items, part
 from knfleet.apply.observe.readiness import ReadinessState, conditions, health, is_true
 from knfleet.kube.client.verbs import Client
-from knfleet.kube.errors import KubeError
+from knfleet.kube.errors import Forbidden, KubeError
 from knfleet.operator.kinds import uid_of
 from knfleet.view.fleet_model import Stand
 
@@ -26,7 +27,7 @@ WORKLOADS = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS)
 MOST_NAMESPACES = 4
 """Of so many namespaces the pods are read."""
 MOST_PODS = 5
-"""So many pods of a workload are told."""
+"""So many pods of a workload are listed."""
 STANDS: dict[ReadinessState, Stand] = {
     ReadinessState.READY: "ok",
     ReadinessState.PROGRESSING: "busy",
@@ -45,19 +46,27 @@ class WorkloadFinding(Struct, frozen=True, rename="camel"):
     below: tuple["WorkloadFinding", ...] = ()
 
 
-async def findings(client: Client, selector: str) -> tuple[WorkloadFinding, ...]:
+async def findings(client: Client, selector: str, home: str) -> tuple[WorkloadFinding, ...]:
     """The workloads of a set that do not run as they should, opened down to their pods."""
-    lists = await asyncio.gather(*(client.list(kind, labels=selector) for kind in WORKLOADS))
+    lists = await asyncio.gather(*(workloads(client, kind, selector, home) for kind in WORKLOADS))
     sick = [
         manifest
         for found in lists
-        for manifest in found.items
+        for manifest in found
         if health(manifest).state != ReadinessState.READY
     ]
     namespaces = sorted({each["metadata"]["namespace"] for each in sick})[:MOST_NAMESPACES]
     around = await asyncio.gather(*(surroundings(client, each) for each in namespaces))
     below = [manifest for found in around for manifest in found]
     return tuple(finding(each, below) for each in sick)
+
+
+async def workloads(client: Client, kind: Resource, selector: str, home: str) -> list[Object]:
+    """The members of one kind; where we may not look everywhere, those in their own namespace."""
+    for namespace in ("", home):
+        with suppress(Forbidden):
+            return (await client.list(kind, namespace, labels=selector)).items
+    return []
 
 
 async def surroundings(client: Client, namespace: str) -> list[Object]:
@@ -106,17 +115,17 @@ def pods_below(owner: Object, around: Sequence[Object]) -> tuple[WorkloadFinding
     found = [pod_finding(each, around) for each in sick[:MOST_PODS]]
     if len(sick) > MOST_PODS:
         found.append(WorkloadFinding(f"{len(sick) - MOST_PODS} more pods", "busy"))
-    if not pods and (said := last_event(owner, around)):
-        found.append(WorkloadFinding("Event", "bad", said))
+    if not pods and (message := last_event(owner, around)):
+        found.append(WorkloadFinding("Event", "bad", message))
     return tuple(found)
 
 
 def pod_finding(pod: Object, around: Sequence[Object]) -> WorkloadFinding:
     """What keeps a pod from being ready."""
     meta = pod["metadata"]
-    said = pod_message(pod)
+    message = pod_message(pod)
     event = last_event(pod, around)
-    message = "; ".join(dict.fromkeys(filter(None, [said, event])))
+    message = "; ".join(dict.fromkeys(filter(None, [message, event])))
     state: Stand = "bad" if event or is_broken(pod) else "busy"
     return WorkloadFinding(f"Pod {meta['namespace']}/{meta['name']}", state, message)
 
@@ -132,9 +141,9 @@ def is_broken(pod: Object) -> bool:
 
 def pod_message(pod: Object) -> str:
     """Why a pod is not ready, in the words of scheduler and kubelet."""
-    said = [text for each in containers(pod) if (text := container_message(each))]
-    if said:
-        return "; ".join(said)
+    messages = [text for each in containers(pod) if (text := container_message(each))]
+    if messages:
+        return "; ".join(messages)
     found = conditions(pod)
     for type_ in ("PodScheduled", "Initialized", "ContainersReady", "Ready"):
         condition = found.get(type_)
@@ -169,9 +178,9 @@ def container_message(container: Object) -> str:
 
 def ended_message(ended: Object) -> str:
     """How a container ended."""
-    said = " ".join(str(ended.get("message", "")).split())
+    message = " ".join(str(ended.get("message", "")).split())
     code = f"{ended.get('reason', 'ended')}, exit code {ended.get('exitCode', 0)}"
-    return f"{code}: {said}" if said else code
+    return f"{code}: {message}" if message else code
 
 
 def worded(reason: str, message: str) -> str:
@@ -219,4 +228,4 @@ def revision(replica_set: Object) -> int:
 
 def unreadable_target(error: KubeError) -> WorkloadFinding:
     """What is told when the target could not be asked."""
-    return WorkloadFinding("looking there", "unknown", str(error))
+    return WorkloadFinding("reading the target", "unknown", str(error))

@@ -1,4 +1,4 @@
-"""A person accepts a cluster: its certificate request is approved, and the cluster taken in."""
+"""A person accepts a cluster: its certificate request is approved, and the cluster is accepted."""
 
 import base64
 from collections.abc import Sequence
@@ -43,7 +43,6 @@ class PendingCluster(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the request."""
         return self.manifest["metadata"]["name"]
 
     @property
@@ -72,9 +71,9 @@ class AcceptOptions(Struct, frozen=True):
     requesters: tuple[str, ...] = ()
     """Users who may ask, beside those that every hub knows."""
     agent: str = ""
-    """The agent to let in, when several ask."""
+    """The agent to accept, when several ask."""
     key: str = ""
-    """The fingerprint of the key to let in, when several ask."""
+    """The fingerprint of the key to accept, when several ask."""
     again: bool = False
     """Whether a new agent may take the place of one that is alive."""
     patience: float = 5.0
@@ -117,7 +116,7 @@ def listed(pending: Sequence[PendingCluster]) -> str:
 
 
 async def pending_requests(hub: Client, cluster: str) -> list[PendingCluster]:
-    """The well-formed requests of a cluster that nobody answered."""
+    """The well-formed requests of a cluster that are not answered."""
     found = await hub.list(CSRS, labels=f"{CLUSTER_NAME_LABEL}={cluster}")
     pending: list[PendingCluster] = []
     for each in found.items:
@@ -128,13 +127,13 @@ async def pending_requests(hub: Client, cluster: str) -> list[PendingCluster]:
 
 
 async def asked(hub: Client, cluster: str, *, seconds: float) -> None:
-    """Wait a while for a request of a cluster that nobody has answered."""
+    """Wait a while for a request of a cluster that is not answered."""
     collection = Collection(CSRS, labels=f"{CLUSTER_NAME_LABEL}={cluster}")
     await follow(hub, collection, lambda found: any(map(is_open, found.values())), seconds=seconds)
 
 
 def is_open(request: Object) -> bool:
-    """Whether nobody has answered a request."""
+    """Whether a request is not answered."""
     return not items(request, "status", "conditions")
 
 
@@ -145,7 +144,7 @@ async def accept(
 ) -> AcceptedCluster:
     """Approve what a cluster asks for, and take it in; one that is about to ask is waited for.
 
-    With a dry run nothing is done but what would be done is said.
+    With a dry run only what would be done is returned.
     """
     try:
         before = await hub.get(CLUSTERS, cluster)

@@ -17,6 +17,7 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.conditions import find, is_true
 from knfleet.api.core import CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
+from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
@@ -27,6 +28,7 @@ from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.hub.profiles.rights import TOKENS_ROLE
 from knfleet.hub.registration.rbac import OLD_SHARED_ROLES
+from knfleet.install.access_manifests import removable
 from knfleet.install.agent_manifests import (
     EXTERNAL_SECRET,
     AgentInstall,
@@ -40,6 +42,7 @@ from knfleet.kube.errors import KubeError, NotFound
 from knfleet.workflows.hub_discovery import BRIEF
 from knfleet.workflows.join_token import TOKEN_SECRET
 from knfleet.workflows.object_lists import WaitTimeout, called, gone, remove_all
+from knfleet.workflows.spoke_access import unused_roles
 
 
 class StillAttached(Exception):
@@ -89,7 +92,7 @@ class DetachOptions(Struct, frozen=True):
     force: bool = False
     """Whether a cluster that is managed from elsewhere is left as it is."""
     dry_run: bool = False
-    """Whether it is only said what would be removed."""
+    """Whether to return only what would be removed."""
     seconds: float = 300.0
 
 
@@ -114,9 +117,11 @@ async def unjoin(client: Client, cluster: str, leave: DetachOptions) -> list[str
         keep = not leave.purge or len(found) > len(mine)
         objects = [
             each
-            for each in home_objects(plan)
+            for each in removable(home_objects(plan), plan.rights)
             if not (keep and each["kind"] == "CustomResourceDefinition")
         ]
+        if plan.mode != "Hosted":
+            objects = [*await unused_roles(client), *objects]
         removed += await remove_objects(client, objects, leave)
     return removed
 
@@ -161,11 +166,12 @@ async def clear_managed(home: Client, plan: AgentInstall, leave: DetachOptions) 
         where = EntryOrigin(f"Secret {plan.namespace}/{EXTERNAL_SECRET}")
         async with Client(connect(parse(text, where)), BRIEF) as managed:
             await check_works(managed)
-            return await remove_objects(managed, managed_objects(plan), leave)
+            objects = removable(managed_objects(plan), plan.rights)
+            return await remove_objects(managed, [*await unused_roles(managed), *objects], leave)
     except KubeError as error:
         raise StillAttached(
-            f"{plan.cluster} cannot be cleaned: {error}; if it is gone for good, unjoin it with"
-            " --force, which leaves it as it is"
+            f"{plan.cluster} cannot be cleaned: {error}; if it no longer exists, unjoin it with"
+            " --force, which does not clean it"
         ) from error
 
 
@@ -188,11 +194,16 @@ async def clean(client: Client, objects: Sequence[Object], leave: DetachOptions)
             f"clusters are attached: {names_of(attached)}; run `knfleet unjoin` on each and"
             " `kubectl delete managedcluster` here, then clean again"
         )
+    if fleets := await listed(client, KNATIVE_FLEETS):
+        raise StillAttached(
+            f"fleets of Knative are here: {names_of(fleets)}; delete those first with"
+            " `kubectl delete knativefleet NAME`"
+        )
     knative = [*await listed(client, SERVINGS), *await listed(client, EVENTINGS)]
     if knative:
         raise StillAttached(
-            f"Knative is installed by this hub: {names_of(knative)}; delete those first, for with"
-            " the hub gone nobody removes what they installed"
+            f"Knative is installed by this hub: {names_of(knative)}; delete those first, because"
+            " without the hub their objects would not be removed"
         )
     works = await works_on(client)
     known = {each["metadata"]["name"] for each in clusters}
@@ -245,7 +256,6 @@ async def remove_traces(client: Client) -> list[str]:
 
 
 def is_available(manifest: Object) -> bool:
-    """Whether a cluster is heard of and well."""
     return is_true(decode(manifest, ManagedCluster).status.conditions, AVAILABLE)
 
 
@@ -278,10 +288,16 @@ async def detach(client: Client, cluster: str, *, force: bool, seconds: float) -
         )
     knative = [*await listed(client, SERVINGS), *await listed(client, EVENTINGS)]
     on_it = [each for each in knative if targets(each) == cluster]
+    fleets = {name for each in on_it if (name := part(each, "metadata", "labels").get(FLEET_LABEL))}
+    if fleets and not force:
+        raise StillAttached(
+            f"{cluster} is a part of KnativeFleet {', '.join(sorted(fleets))}; take it out of"
+            " spec.clusters there first, so that Knative is removed from it"
+        )
     if on_it and not force:
         raise StillAttached(
             f"{cluster} has Knative by {names_of(on_it)}; delete those first, for without the"
-            " cluster's profile nobody removes what they installed"
+            " cluster's profile their objects would not be removed"
         )
     await remove_finalizers(client, cluster, force=force)
     key, fields = Key("", cluster), f"metadata.name={cluster}"
@@ -299,7 +315,7 @@ def targets(manifest: Object) -> str:
 
 def excuse(manifest: Object) -> str:
     """What keeps a cluster from leaving, and what to do about it."""
-    said = find(decode(manifest, ManagedCluster).status.conditions, DELETING)
-    if said is None:
+    condition = find(decode(manifest, ManagedCluster).status.conditions, DELETING)
+    if condition is None:
         return f"see that the hub's pod in {OPERATOR_NAMESPACE} runs"
-    return said.message
+    return condition.message

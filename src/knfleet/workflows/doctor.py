@@ -9,18 +9,23 @@ from msgspec.structs import replace
 
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import CLUSTERS, LEASE_NAME, ManagedCluster
+from knfleet.api.cluster.tunnel import TUNNEL_LEASE
 from knfleet.api.core import LEASES, NAMESPACES, PODS, SECRETS
+from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import ClusterName, Object
-from knfleet.api.operator import HUB_SECRET, KLUSTERLETS, Klusterlet
+from knfleet.api.operator import HUB_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet
 from knfleet.api.schema import decode
 from knfleet.apply.manifest_fields import items, part
+from knfleet.hub.tunnel.holder_lease import holder
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.workflows.accept_clusters import pending_requests
+from knfleet.workflows.cluster_reach import ClusterReach, reach
 from knfleet.workflows.detach import listed, plan_for
 from knfleet.workflows.diagnosis import DiagnosisInput
+from knfleet.workflows.grpc.grpc_diagnosis import given_config, observe_grpc
 from knfleet.workflows.hub_discovery import BRIEF
 
 LOG_LINES = 200
@@ -32,29 +37,43 @@ async def observe_hub(hub: Client, name: str) -> DiagnosisInput:
     try:
         cluster = decode(await hub.get(CLUSTERS, name), ManagedCluster)
     except NotFound:
-        return DiagnosisInput(name)
+        return DiagnosisInput(name, grpc=await observe_grpc(hub))
     leases = await hub.list(LEASES, name, fields=f"metadata.name={LEASE_NAME}")
     times = [part(each, "spec").get("renewTime") for each in leases.items]
     access = await hub.list(SECRETS, name, fields=f"metadata.name={ACCESS_SECRET}")
+    reached = await reach_of(hub, name)
+    # Through the tunnel, the address that was handed over is of no use from here.
+    is_tried = bool(access.items) and reached is None
     return DiagnosisInput(
         name,
         cluster,
         pending=len(await pending_requests(hub, name)),
         renewed=datetime.fromisoformat(times[0]) if times and times[0] else None,
         hands_over=any("token" in part(each, "data") for each in access.items),
-        unreached=await unreached(part(access.items[0], "data")) if access.items else "",
+        unreached=await unreached(part(access.items[0], "data")) if is_tried else "",
+        tunnel=reached,
+        grpc=await observe_grpc(hub),
     )
+
+
+async def reach_of(hub: Client, name: str) -> ClusterReach | None:
+    """How the tunnel of a cluster stands; None when the cluster is reached directly."""
+    profiles = await hub.list(PROFILES, OPERATOR_NAMESPACE, fields=f"metadata.name={name}")
+    leases = await hub.list(LEASES, name, fields=f"metadata.name={TUNNEL_LEASE}")
+    held = holder(leases.items[0]) if leases.items else None
+    found = reach(name, profiles.items[0] if profiles.items else None, held)
+    return found if found.by_tunnel else None
 
 
 async def unreached(data: Mapping[str, str]) -> str:
     """Why a cluster does not answer to the token that was handed over; empty when it does."""
-    said = {name: base64.b64decode(text) for name, text in data.items()}
-    if "token" not in said or "server" not in said:
+    access = {name: base64.b64decode(text) for name, text in data.items()}
+    if "token" not in access or "server" not in access:
         return ""
-    proxy = said.get("proxy-url", b"").decode() or None
-    name = said.get("tls-server-name", b"").decode() or None
-    endpoint = Endpoint(said["server"].decode(), said.get("ca.crt"), proxy, name)
-    login = StaticCredential(Credential(token=said["token"].decode()))
+    proxy = access.get("proxy-url", b"").decode() or None
+    name = access.get("tls-server-name", b"").decode() or None
+    endpoint = Endpoint(access["server"].decode(), access.get("ca.crt"), proxy, name)
+    login = StaticCredential(Credential(token=access["token"].decode()))
     try:
         async with Client(Connection(SPOKE, endpoint, login), BRIEF) as client:
             await client.list(NAMESPACES, metadata_only=True, limit=1)
@@ -78,6 +97,7 @@ async def observe_spoke(spoke: Client, seen: DiagnosisInput) -> DiagnosisInput:
         pods={each["metadata"]["name"]: state_of(each) for each in pods},
         log=await last_error(spoke, pods),
         certificate_ends=await certificate_end(spoke, plan.namespace),
+        grpc=replace(seen.grpc, config=await given_config(spoke, plan.namespace)),
     )
 
 
@@ -99,8 +119,8 @@ async def last_error(spoke: Client, pods: list[Object]) -> str:
         except KubeError:
             continue
         for line in reversed(text.splitlines()):
-            if told := complaint(line):
-                return told
+            if found := complaint(line):
+                return found
     return ""
 
 
@@ -112,8 +132,8 @@ def complaint(line: bytes) -> str:
         return ""
     if fields.get("level") not in ("error", "warning", "critical"):
         return ""
-    said = [str(fields[name]) for name in ("event", "error", "why", "remedy") if fields.get(name)]
-    return f"{fields.get('timestamp', '')} {': '.join(said)}".strip()
+    access = [str(fields[name]) for name in ("event", "error", "why", "remedy") if fields.get(name)]
+    return f"{fields.get('timestamp', '')} {': '.join(access)}".strip()
 
 
 async def certificate_end(spoke: Client, namespace: str) -> datetime | None:

@@ -1,7 +1,7 @@
 """Finding a hub before its cluster is known there: address, authority, and whether a token is good.
 
 The token is never sent to a server whose certificate was not verified. A hub publishes its
-authorities to everybody; the pin in the join command says which of them are the right ones.
+authorities to all clients; the pin in the join command says which of them are the right ones.
 """
 
 import base64
@@ -34,7 +34,7 @@ class HubUnusable(Exception):
 
 
 class HubReference(Struct, frozen=True):
-    """What a person said about a hub."""
+    """How the user refers to a hub."""
 
     server: str
     token: str
@@ -62,7 +62,7 @@ async def find(wanted: HubReference) -> Connection:
     except TlsFailed as error:
         raise HubUnusable(f"{error}; the CA is not the hub's: {CA_REMEDY}") from error
     except KubeError as error:
-        remedy = "is it the address as seen from here, and does a firewall or proxy stand between?"
+        remedy = "is it the address as seen from here, and is a firewall or proxy between?"
         raise HubUnusable(f"the hub cannot be reached: {error}; {remedy}") from error
     return connection
 
@@ -91,8 +91,8 @@ def checked(ca: bytes, pins: str, whose: str) -> bytes:
     """The pinned authorities of a bundle; raises `HubUnusable` when there are none."""
     if not (found := pinned(ca, pins)):
         raise HubUnusable(
-            f"the CA of {whose} is not that of --hub-ca-hash: either the command is of another hub,"
-            f" or somebody stands between; {CA_REMEDY}"
+            f"the CA of {whose} is not that of --hub-ca-hash: either the command is of another"
+            f" hub, or the connection is intercepted; {CA_REMEDY}"
         )
     return found
 
@@ -110,7 +110,7 @@ async def is_trusted(endpoint: Endpoint) -> bool:
 
 
 async def read_info(endpoint: Endpoint, ca: bytes | None) -> Endpoint:
-    """What a hub publishes of itself, read as nobody; without a CA, whoever answers."""
+    """What a hub publishes of itself, read without credentials; without a CA, from any server."""
     there = replace(endpoint, ca=ca, insecure=ca is None)
     try:
         async with Client(Connection(HUB, there, StaticCredential()), BRIEF) as client:

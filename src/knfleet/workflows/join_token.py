@@ -168,7 +168,7 @@ def certificates_in(ca: bytes) -> list[x509.Certificate]:
 
 
 def info_objects(endpoint: Endpoint) -> list[Object]:
-    """What tells everybody where the hub is and whom to trust; it holds no secret."""
+    """What tells clients where the hub is and whom to trust; it holds no secret."""
     cluster: Object = {"server": endpoint.server}
     if endpoint.ca:
         cluster["certificate-authority-data"] = base64.b64encode(endpoint.ca).decode()

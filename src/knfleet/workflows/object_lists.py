@@ -55,8 +55,8 @@ async def established(client: Client, names: Sequence[str]) -> None:
 
 def is_true(manifest: Object, type_: str) -> bool:
     """Whether an object has a condition that is True."""
-    said = items(manifest, "status", "conditions")
-    return any(each["type"] == type_ and each["status"] == "True" for each in said)
+    conditions = items(manifest, "status", "conditions")
+    return any(each["type"] == type_ and each["status"] == "True" for each in conditions)
 
 
 async def remove_all(client: Client, objects: Sequence[Object]) -> list[str]:
@@ -122,7 +122,7 @@ async def available(client: Client, key: Key, *, seconds: float) -> None:
 async def pod_problems(client: Client, deployment: Key) -> str:
     """Why the pods of a Deployment are not ready."""
     found = await client.list(PODS, deployment.namespace, labels=f"app={deployment.name}")
-    said: list[str] = []
+    conditions: list[str] = []
     for pod in found.items:
         for container in items(pod, "status", "containerStatuses"):
             now, before = part(container, "state"), part(container, "lastState")
@@ -133,13 +133,13 @@ async def pod_problems(client: Client, deployment: Key) -> str:
             ):
                 if detail:
                     reason = detail.get("message") or detail.get("reason")
-                    said.append(f"pod {pod['metadata']['name']}: {reason}")
-        said += [
+                    conditions.append(f"pod {pod['metadata']['name']}: {reason}")
+        conditions += [
             f"pod {pod['metadata']['name']}: {each.get('message', each['reason'])}"
             for each in items(pod, "status", "conditions")
             if each["status"] == "False" and each.get("reason")
         ]
-    return "; ".join(dict.fromkeys(said)) or "it has no pods"
+    return "; ".join(dict.fromkeys(conditions)) or "it has no pods"
 
 
 async def wait_for_condition(
@@ -168,13 +168,13 @@ async def wait_for_condition(
 
 def differing(manifest: Object, wanted: Mapping[str, str]) -> list[str]:
     """What conditions say that should say something else."""
-    said = {each["type"]: each for each in items(manifest, "status", "conditions")}
+    conditions = {each["type"]: each for each in items(manifest, "status", "conditions")}
     seen = part(manifest, "status").get("observedGeneration", 0)
     if seen != manifest["metadata"].get("generation", 0):
-        return ["nobody has looked at it yet"]
+        return ["no controller has reconciled it yet"]
     return [
-        f"{type_} is {said.get(type_, {}).get('status', 'not set')}"
-        f" ({said.get(type_, {}).get('message', '')})"
+        f"{type_} is {conditions.get(type_, {}).get('status', 'not set')}"
+        f" ({conditions.get(type_, {}).get('message', '')})"
         for type_, status in wanted.items()
-        if said.get(type_, {}).get("status") != status
+        if conditions.get(type_, {}).get("status") != status
     ]

@@ -1,6 +1,6 @@
 """Whether the API server enforces the fleet's rules yet; it takes up new ones a second late.
 
-Until then one who may ask to join could accept itself, so nobody is invited before.
+Until then one who may ask to join could accept itself, so no join command is printed before.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ async def enforced(asking: Client, *, seconds: float = ENFORCED_SECONDS) -> None
 def problem(answer: str, seconds: float) -> str:
     """What is wrong, by the answer to a trial, and what to do about it."""
     if answer != CREATED:
-        return f"whether the fleet's rules are kept cannot be seen ({answer}); mend that"
+        return f"whether the fleet's rules are kept cannot be seen ({answer}); fix that"
     return (
-        "a cluster that asks to join could accept itself. ValidatingAdmissionPolicy"
+        "a cluster that registers could accept itself. ValidatingAdmissionPolicy"
         f" {ACCEPTANCE.name} has no effect after {seconds:.0f} s; turn the API server's admission"
         " plugin ValidatingAdmissionPolicy on"
     )

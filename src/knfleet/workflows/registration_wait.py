@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 async def wait_for_registration(
     home: Client, hub: Client, plan: AgentInstall, *, seconds: float
 ) -> None:
-    """Return when the agent runs and the hub has heard of its cluster."""
+    """Return when the agent runs and its cluster is registered."""
     ends = time.monotonic() + seconds
     await available(home, Key(plan.namespace, plan.workload), seconds=seconds)
     while True:
@@ -58,8 +58,8 @@ async def excuse(home: Client, klusterlet: str) -> str:
         found = decode(await home.get(KLUSTERLETS, klusterlet), Klusterlet)
     except KubeError as error:
         return str(error)
-    said = find(found.status.conditions, HUB_CONNECTION_DEGRADED)
-    return "the agent has not said anything yet" if said is None else said.message
+    condition = find(found.status.conditions, HUB_CONNECTION_DEGRADED)
+    return "the agent has not reported yet" if condition is None else condition.message
 
 
 async def joined(hub: Client, cluster: str, *, seconds: float) -> None:

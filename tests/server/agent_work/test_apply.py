@@ -193,6 +193,7 @@ async def test_a_definition_and_its_object_come_in_one_work(bench: WorkBench):
     async with bench.agent():
         await bench.create(work("both", thing("one"), thing_definition()))
         await bench.until_condition("both", "Applied", "True")
+        await until(lambda: bench.requests.of("hub").get("patch", 0) >= 2, "the report is answered")
         assert bench.requests.of("hub") == {"patch": 2}
         await bench.delete("both")
         assert await bench.found(CRDS, f"things.{THINGS.group}", "") is None

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from knfleet.api.core import CRDS
-from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed import hubs
@@ -16,17 +14,7 @@ from testbed.clusters import Lent, Pool
 @pytest.fixture(scope="module")
 def fleet_lent(pool: Pool) -> Lent:
     """A cluster that is a hub: everything is installed on it but the hub's own pod."""
-
-    async def install() -> Lent:
-        (lent,) = await pool.lend(1)
-        async with Client(lent.connection) as client:
-            await hubs.install(lent.connection)
-            for each in spoke_definitions():
-                await client.apply(CRDS, each)
-                await hubs.established(client, each["metadata"]["name"])
-        return lent
-
-    return asyncio.run(install())
+    return asyncio.run(hubs.lend_hub(pool))
 
 
 @pytest.fixture(scope="module")

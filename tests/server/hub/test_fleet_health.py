@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from knfleet.api.addon import ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.cluster.clusterset import BINDINGS, BOUND, CLUSTER_SETS
 from knfleet.api.cluster.managedcluster import (
     API_FINALIZER,
@@ -180,8 +180,8 @@ async def test_works_leave_in_the_order_of_their_priority(
         for name, priority in (("last", "100"), ("first", "odd"), ("middle", "10")):
             await fleet.create(WORKS, work(name, priority), "leaves")
         meta = {"name": "add-on", "finalizers": ["example.com/test"]}
-        add_on = {"apiVersion": ADDONS.api_version, "kind": ADDONS.kind, "metadata": meta}
-        await fleet.create(ADDONS, add_on, "leaves")
+        add_on: Object = {"apiVersion": ADDONS.api_version, "kind": ADDONS.kind, "metadata": meta}
+        await fleet.create(ADDONS, {**add_on, "spec": {}}, "leaves")
         await fleet.delete(CLUSTERS, Key("", "leaves"))
 
         async def clean_up() -> bool:

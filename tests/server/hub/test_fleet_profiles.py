@@ -103,9 +103,12 @@ async def test_an_accepted_cluster_has_a_profile_with_access_wherever_its_set_is
         assert not offers(early)
 
         claims = [{"name": "id.k8s.io", "value": "42"}]
+        # The hub watches reports and Secrets apart: a profile may get either of them first.
         await agent.report(own, version={"kubernetes": "v1.35.0"}, clusterClaims=claims)
         await own.patch(SECRETS, Key("shown", ACCESS_SECRET), handed("first", ca))
-        profile = await profile_when(fleet, "consumer", "shown", is_so=offers)
+        profile = await profile_when(
+            fleet, "consumer", "shown", is_so=lambda p: offers(p) and "version" in p["status"]
+        )
         assert profile["metadata"]["labels"] == {
             "x-k8s.io/cluster-manager": "open-cluster-management",
             "open-cluster-management.io/cluster-name": "shown",

@@ -121,37 +121,37 @@ async def test_an_empty_placement_gets_the_defaults_of_open_cluster_management(f
 GROUP: Object = {"groupName": "x", "groupClusterSelector": {}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        (
-            {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "0%"}}},
-            "should match",
-        ),
-        (
-            {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "-5"}}},
-            "should match",
-        ),
-        (
-            {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "101%"}}},
-            "should match",
-        ),
-        ({"decisionStrategy": {"groupStrategy": {"decisionGroups": [GROUP]}}}, "groupName"),
-        (
-            {
-                "prioritizerPolicy": {
-                    "configurations": [{"scoreCoordinate": {"builtIn": "Steady"}, "weight": 11}]
-                }
-            },
-            "weight",
-        ),
-        ({"prioritizerPolicy": {"configurations": [{"weight": 1}]}}, "scoreCoordinate"),
-        ({"tolerations": [{"effect": "NoExecute"}]}, "effect"),
-        ({"sortBy": "Size"}, "sortBy"),
-        ({"scoreRateLimit": "often"}, "scoreRateLimit"),
-        ({"spreadPolicy": {"spreadConstraints": [{"topologyKey": "a"}]}}, "topologyKeyType"),
-    ],
-)
+REFUSED: list[tuple[Object, str]] = [
+    (
+        {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "0%"}}},
+        "should match",
+    ),
+    (
+        {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "-5"}}},
+        "should match",
+    ),
+    (
+        {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "101%"}}},
+        "should match",
+    ),
+    ({"decisionStrategy": {"groupStrategy": {"decisionGroups": [GROUP]}}}, "groupName"),
+    (
+        {
+            "prioritizerPolicy": {
+                "configurations": [{"scoreCoordinate": {"builtIn": "Steady"}, "weight": 11}]
+            }
+        },
+        "weight",
+    ),
+    ({"prioritizerPolicy": {"configurations": [{"weight": 1}]}}, "scoreCoordinate"),
+    ({"tolerations": [{"effect": "NoExecute"}]}, "effect"),
+    ({"sortBy": "Size"}, "sortBy"),
+    ({"scoreRateLimit": "often"}, "scoreRateLimit"),
+    ({"spreadPolicy": {"spreadConstraints": [{"topologyKey": "a"}]}}, "topologyKeyType"),
+]
+
+
+@pytest.mark.parametrize(("spec", "words"), REFUSED)
 async def test_what_open_cluster_management_refuses_is_refused(
     fleet: Client, spec: Object, words: str
 ):

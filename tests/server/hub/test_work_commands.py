@@ -97,7 +97,7 @@ async def test_a_work_is_created_shown_changed_and_deleted(
     assert "knfleet work plan web" in said
     plan = await type_in(hub, "work", "plan", "web", "-f", file, "--clusters", "c1,c2")
     assert plan.code == 2
-    assert "leave alone  ConfigMap default/b" in plan.out
+    assert "release  ConfigMap default/b" in plan.out
     assert "DELETE  ConfigMap default/b" in plan.out
     assert "data.more: + yes" in plan.out
     assert "there is no ClusterProfile of it" in plan.out

@@ -6,9 +6,8 @@ from knfleet.api.cluster.managedcluster import CLEANUP_PRIORITY, CLUSTERS, FORCE
 from knfleet.api.core import CLUSTER_ROLES, EVENTS
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import CLUSTER_MANAGERS, COMPLETED_WORKS_GATE
+from knfleet.api.operator import CLUSTER_MANAGERS, COMPLETED_WORKS_GATE, HUB_ROLE
 from knfleet.api.work.manifestwork import COMPLETE, DELETING, WORKS
-from knfleet.hub.rights import HUB_ROLE
 from knfleet.hub.work.time_to_live import REPLICA_SET_LABEL
 from knfleet.install.deployments import HubInstall, cluster_manager
 from knfleet.kube.client.verbs import Client

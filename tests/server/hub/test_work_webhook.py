@@ -11,15 +11,19 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 
+from knfleet.api.addon.conversion import CONVERSION_PATH
 from knfleet.api.core import SECRETS, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import OPERATOR_NAMESPACE
+from knfleet.api.operator import OPERATOR_NAMESPACE, WEBHOOK_SERVICE
 from knfleet.api.work.manifestwork import WORKS
+from knfleet.hub.certificates.port_certificates import (
+    CA_LIFE,
+    PortCertificates,
+    service_names,
+)
 from knfleet.hub.manager import HubManager
-from knfleet.hub.webhook.webhook_certificates import CA_LIFE, WebhookCertificates, service_names
 from knfleet.hub.webhook.webhook_objects import (
     SECRET,
-    SERVICE,
     WORK_PATH,
     WORK_VALIDATION,
     work_validation,
@@ -43,9 +47,9 @@ def somewhere() -> ListenAddress:
     return ListenAddress("127.0.0.1", free_port())
 
 
-async def certificates(fleet: Client) -> WebhookCertificates:
+async def certificates(fleet: Client) -> PortCertificates:
     """What the Secret holds."""
-    found = WebhookCertificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
+    found = PortCertificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
     assert found is not None
     return found
 
@@ -161,7 +165,7 @@ async def test_replicas_share_certificates_that_are_kept_and_injected(
         await fleet.patch(SECRETS, Key(OPERATOR_NAMESPACE, SECRET), broken)
 
         async def is_renewed() -> bool:
-            found = WebhookCertificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
+            found = PortCertificates.of(await fleet.get(SECRETS, SECRET, OPERATOR_NAMESPACE))
             return found is not None and found != first
 
         await until(is_renewed, "there are new certificates")
@@ -203,7 +207,7 @@ async def is_new(fleet: Client, old: bytes) -> bool:
 async def exists(fleet: Client) -> bool:
     """Whether there is a usable Secret."""
     found = await fleet.list(SECRETS, OPERATOR_NAMESPACE, fields=f"metadata.name={SECRET}")
-    return bool(found.items) and WebhookCertificates.of(found.items[0]) is not None
+    return bool(found.items) and PortCertificates.of(found.items[0]) is not None
 
 
 async def test_requests_that_no_api_server_makes_are_refused(
@@ -215,7 +219,7 @@ async def test_requests_that_no_api_server_makes_are_refused(
         await asyncio.wait_for(running.webhook.listening.wait(), 60)
         await until(lambda: is_current(fleet, running), "what is kept is served")
         assert running.webhook.address is not None
-        name, _ = service_names(SERVICE, OPERATOR_NAMESPACE)
+        name, _ = service_names(WEBHOOK_SERVICE, OPERATOR_NAMESPACE)
         bundle = (await certificates(fleet)).bundle.decode()
         trusting = ssl.create_default_context(cadata=bundle)
         base = f"https://127.0.0.1:{running.webhook.address[1]}"
@@ -231,6 +235,7 @@ async def test_requests_that_no_api_server_makes_are_refused(
             assert await status("POST", WORK_PATH, b"{}") == 400
             assert await status("POST", WORK_PATH, b"\xff" * 100_000) == 400
             assert await status("POST", WORK_PATH, b" " * (BODY_BYTES + 1)) == 413
+            assert await status("POST", CONVERSION_PATH, b"{}") == 400
             assert await status("GET", WORK_PATH) == 405
             assert await status("POST", "/other") == 404
             many = await asyncio.gather(*(status("POST", WORK_PATH, b"{}") for _ in range(50)))

@@ -18,7 +18,7 @@ from knfleet.api.core import (
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.cache.informer import Informer, StoreChange
-from knfleet.kube.client.verbs import Client, ClientOptions, WatchEvent
+from knfleet.kube.client.verbs import Client, ClientOptions, ListSelection, WatchEvent
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import (
     AlreadyExists,
@@ -231,9 +231,8 @@ async def test_lists_by_pages_labels_fields_and_metadata(hub: Client, namespace:
     made[3]["metadata"]["labels"] = {"app": "x"}
     await asyncio.gather(*(hub.create(CONFIG_MAPS, manifest) for manifest in made))
 
-    pages = [
-        len(page.items) async for page in hub.pages(CONFIG_MAPS, namespace, fields=MINE, limit=10)
-    ]
+    selection = ListSelection(CONFIG_MAPS, namespace, fields=MINE)
+    pages = [len(page.items) async for page in hub.pages_of(selection, limit=10)]
     whole = await hub.list(CONFIG_MAPS, namespace, fields=MINE, limit=7)
     labelled = await hub.list(CONFIG_MAPS, namespace, labels="app in (x, y)")
     field = await hub.list(CONFIG_MAPS, namespace, fields="metadata.name=c07")

@@ -302,6 +302,34 @@ async def test_a_kubeconfig_with_few_rights_shows_what_it_may(hub: RealHub):
     assert "The dashboard may not list knativeeventings" in page
 
 
+async def test_add_ons_are_shown_by_cluster_to_those_who_may_list_them(
+    running: Running, hub: RealHub
+):
+    """The state of each and what a rollout waits for; others read why there are none."""
+    await hub.install_addon("hello", "cluster-000", "cluster-001")
+    addons, fleet = (
+        rule(each, "list", group="*")
+        for each in ("managedclusteraddons", "clustermanagementaddons")
+    )
+    tokens = {
+        "all": await hub.account("addons-all", addons, fleet),
+        "none": await hub.account("addons-none"),
+        "own": await hub.account("addons-own", fleet),
+    }
+    await hub.account("addons-own", addons, inside="cluster-000")
+    shown: dict[str, list[bool]] = {}
+    for name, token in tokens.items():
+        async with running.visitor(key=False) as visitor:
+            assert (await login(visitor, token))[0] == 200
+            page = await text(visitor, "/addons")
+            shown[name] = [f'id="a:cluster-00{number}"' in page for number in (0, 1)]
+            assert ("waits for canaries" in page) is (name != "none")
+            assert ("ProbeUnavailable" in page) is (name == "all")
+            assert ("You may not list managedclusteraddons" in page) is (name != "all")
+
+    assert shown == {"all": [True, True], "own": [True, False], "none": [False, False]}
+
+
 async def test_works_are_shown_to_those_who_may_list_them(running: Running, hub: RealHub):
     """Of a cluster's namespace, or of all; others read why there are none."""
     one = await hub.send("cluster-000", work("web", config_map("seen")))

@@ -118,7 +118,9 @@ def parts(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]
 
 def test_every_field_is_described_and_every_number_is_bounded():
     for crd in [*definitions(), *hub_definitions(), *spoke_definitions()]:
-        for path, part in parts(schema_of(crd), crd["spec"]["names"]["kind"]):
+        kind = crd["spec"]["names"]["kind"]
+        found = [parts(schema, kind) for schema in schemas_of(crd)]
+        for path, part in [each for version in found for each in version]:
             if not path.endswith("[]") and ".metadata" not in path:
                 assert part.get("description"), path
             if part.get("type") in ("integer", "number"):
@@ -149,10 +151,15 @@ def test_every_definition_can_be_applied_by_any_client():
         assert len(msgspec.json.encode(crd)) < 2**18 * 3 // 4
 
 
+def schemas_of(crd: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schemas of all versions of a CRD."""
+    return [version["schema"]["openAPIV3Schema"] for version in crd["spec"]["versions"]]
+
+
 def schema_of(crd: dict[str, Any]) -> dict[str, Any]:
     """The schema of a CRD's only version."""
-    (version,) = crd["spec"]["versions"]
-    return version["schema"]["openAPIV3Schema"]
+    (schema,) = schemas_of(crd)
+    return schema
 
 
 def test_kinds_are_named_as_their_users_know_them():

@@ -15,6 +15,7 @@ from knfleet.cli.fleet.get import age, row
 from knfleet.cli.main import knfleet
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest
 from knfleet.install.agent_manifests import (
+    ADDON_ROLE,
     WORK_ROLE,
     AgentInstall,
     home_objects,
@@ -114,9 +115,18 @@ def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["init", "--registration-drivers", "csr,grpc"], "gRPC is not supported yet"),
+        (["init", "--registration-drivers", "csr,awsirsa"], "AWS IAM roles is not supported yet"),
+        (["init", "--registration-drivers", "grpc"], "csr is always one"),
         (["init", "--registration-drivers", "carrier-pigeon"], "no such driver"),
-        (["init", "--grpc-server", "x"], "gRPC is not supported yet"),
+        (["init", "--grpc-server", "x"], "need --registration-drivers csr,grpc"),
+        (
+            [
+                *("init", "--registration-drivers", "csr,grpc"),
+                *("--grpc-endpoint-type", "hostname"),
+            ],
+            "needs --grpc-server",
+        ),
+        (["init", "--auto-approved-grpc-identities", "me"], "ManagedClusterAutoApproval=true"),
         (["init", "--hub-cluster-arn", "x"], "AWS IAM roles is not supported yet"),
         (["init", "--enable-sync-labels"], "labels are not copied"),
         (["init", "--bundle-version-overrides", "x"], "there is one image"),
@@ -127,7 +137,10 @@ def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
         (["accept"], "--clusters is missing"),
         (["agent", "--spoke-cluster-name", "C1"], "a-z, 0-9 and -"),
         (["agent"], "--spoke-cluster-name is missing"),
-        (["agent", "--spoke-cluster-name", "c1", "--registration-auth", "grpc"], "not supported"),
+        (
+            ["agent", "--spoke-cluster-name", "c1", "--registration-auth", "awsirsa"],
+            "not supported",
+        ),
         (
             ["agent", "--spoke-cluster-name", "c1", "--client-cert-expiration-seconds", "60"],
             "at least 3600",
@@ -170,8 +183,8 @@ def test_the_agent_may_do_what_it_does_and_no_more():
         each
         for each in objects
         if each["metadata"]["name"].startswith("knfleet:agent")
-        # Works carry objects of any kind; what they need is a role of its own.
-        and each["metadata"]["name"] != WORK_ROLE
+        # Works carry objects of any kind, add-ons have Secrets: these are roles of their own.
+        and each["metadata"]["name"] not in (WORK_ROLE, ADDON_ROLE)
     ]
     rules = rules_of(roles, "Role", "ClusterRole")
 

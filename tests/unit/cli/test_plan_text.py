@@ -154,3 +154,43 @@ def test_it_must_be_clear_what_to_plan(arguments: list[str]) -> None:
 
     assert answer.exit_code == 2
     assert "the NAME of a custom resource, -f FILE or --all" in answer.output
+
+
+def labelled(name: str, *more: FieldChange) -> ObjectChange:
+    """An object whose version label changes."""
+    label = FieldChange("metadata.labels[app.kubernetes.io/version]", "1.23.0", "1.22.1")
+    ref = Ref("", "ConfigMap", "knative-serving", name)
+    return ObjectChange(PlannedAction.CHANGE, ref, (label, *more))
+
+
+def test_what_changes_alike_in_many_objects_is_one_line() -> None:
+    """Objects with further changes are listed with those alone."""
+    changes = [labelled(f"c{number}") for number in range(37)]
+    changes.append(labelled("odd", FieldChange("data.a", "1", "2")))
+    plan = msgspec.structs.replace(PLAN, changes=tuple(changes), images=())
+
+    text = plans_text(FleetPlan((plan,))).splitlines()
+
+    assert text[2:] == [
+        "  change  ConfigMap knative-serving/odd",
+        "      data.a: 1 → 2",
+        "  38 objects: label app.kubernetes.io/version 1.23.0 → 1.22.1",
+        "  38 to change.",
+    ]
+    assert len(wide(FleetPlan((plan,))).splitlines()) == 1 + 1 + 38 + 1
+
+
+def test_what_changes_alike_in_few_objects_is_listed() -> None:
+    """As is what differs in a value, and what is created."""
+    few = [labelled(f"c{number}") for number in range(4)]
+    values = [
+        ObjectChange(
+            PlannedAction.CHANGE,
+            Ref("", "ConfigMap", "knative-serving", f"v{number}"),
+            (FieldChange("data.a", after=number),),
+        )
+        for number in range(9)
+    ]
+    plan = msgspec.structs.replace(PLAN, changes=(*few, *values), images=())
+
+    assert " objects: " not in plans_text(FleetPlan((plan,)))

@@ -45,7 +45,7 @@ def test_what_was_pulled_is_listed_verified_and_rendered(root: Path):
     listed = run("bundle", "list")
     assert listed.output.splitlines()[1].split() == ["knative-serving", "1.23.0", "2"]
 
-    assert run("bundle", "verify").output == "33 files are well\n"
+    assert run("bundle", "verify").output == "33 files are valid\n"
 
     rendered = run("render", "-f", "-", stdin=SERVING)
     assert rendered.exit_code == 0, rendered.output
@@ -139,7 +139,12 @@ def test_crds_are_printed_for_kubectl():
         "addonplacementscores",
         "placementdecisions",
         "manifestworks",
+        "manifestworkreplicasets",
+        "clustermanagementaddons",
         "managedclusteraddons",
+        "addondeploymentconfigs",
+        "addontemplates",
+        "knativefleets",
         "clustermanagers",
     ]
     assert plurals("--for", "spoke") == ["clusterclaims", "appliedmanifestworks", "klusterlets"]

@@ -45,7 +45,7 @@ def test_the_fleet_is_two_tables_that_begin_with_what_is_wrong() -> None:
         "edge-0    True      5m      v1.34.1      1.23.0",
         "edge-1    True      5m      v1.34.1      1.23.0",
         "",
-        "3 installations: 1 under way, 2 ready",
+        "3 installations: 1 in progress, 2 ready",
         HEADINGS,
         f"{BUSY_LINE}   workloads ready 4/5",
         "KnativeServing   knative/edge-0   fleet/edge-0   1.23.0    True    5m",

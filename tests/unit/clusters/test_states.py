@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from knfleet.api.core import CLUSTER_ROLES, CRDS
+from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS
 from knfleet.api.meta import Key
 from knfleet.clusters import access_errors
 from knfleet.clusters.access_resolver import ResolvedAccess
@@ -100,12 +100,12 @@ def test_missing_rights_are_named_kind_by_kind():
 def test_a_rule_for_everything_gives_every_right():
     """And one for some things gives those."""
     everything = PolicyRule(["*"], ["*"], ["*"])
-    roles = PolicyRule(["create", "patch"], ["rbac.authorization.k8s.io"], ["clusterroles"])
+    roles = PolicyRule(["create", "patch"], ["rbac.authorization.k8s.io"], ["clusterrolebindings"])
 
     assert all(everything.allows(right) for right in NEEDED)
     assert [right for right in NEEDED if roles.allows(right)] == [
-        (CLUSTER_ROLES, "create"),
-        (CLUSTER_ROLES, "patch"),
+        (CLUSTER_ROLE_BINDINGS, "create"),
+        (CLUSTER_ROLE_BINDINGS, "patch"),
     ]
 
 

@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knfleet.api.cluster.clusterset import LabelRequirement, LabelSelector
-from knfleet.expressions.selectors import label_selector_problem, requirements_problem
+from knfleet.expressions.selectors import (
+    label_selector_problem,
+    parse_selector,
+    requirements_problem,
+)
 
 
 def selector(key: str, operator: str, *values: str) -> LabelSelector:
@@ -73,3 +77,29 @@ def test_match_labels_are_the_same_as_expressions(wanted: dict[str, str], labels
     assert by_labels.matches(labels) == by_expressions.matches(labels)
     assert not label_selector_problem(by_labels)
     assert not label_selector_problem(by_expressions)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "matches"),
+    [
+        ("a=1", {"a": "1"}, True),
+        ("a==1,b!=2", {"a": "1", "b": "3"}, True),
+        ("a==1,b!=2", {"a": "1", "b": "2"}, False),
+        ("a in (x, y),c", {"a": "y", "c": ""}, True),
+        ("a notin (x,y)", {"a": "y"}, False),
+        ("!a", {}, True),
+        ("!a", {"a": ""}, False),
+        ("example.com/a", {"example.com/a": "1"}, True),
+        ("", {}, True),
+    ],
+)
+def test_a_selector_is_written_as_kubectl_takes_it(
+    text: str, labels: dict[str, str], matches: bool
+):
+    assert parse_selector(text).matches(labels) is matches
+
+
+@pytest.mark.parametrize("text", ["a in ()", "a b", "a=b c", "=1", "a in x"])
+def test_what_is_no_selector_is_refused(text: str):
+    with pytest.raises(ValueError, match=r"label|values|key"):
+        parse_selector(text)

@@ -126,7 +126,7 @@ async def test_a_silent_watch_is_given_up() -> None:
         Server(stream(event("ADDED", "a", 1), end="hang")) as server,
         client_for(server.url, options=options) as client,
     ):
-        with pytest.raises(RequestTimeout, match="nothing was heard"):
+        with pytest.raises(RequestTimeout, match="no data was received"):
             await collect(client)
 
 

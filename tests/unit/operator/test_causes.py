@@ -36,7 +36,7 @@ def test_our_own_words_are_known_again() -> None:
     """Also those before the last: a watch is a little behind."""
     record = InstallationRecord(serving())
     first, second = KnativeStatus(version="1.22.0"), KnativeStatus(version="1.23.0")
-    record.said += [first, second]
+    record.reported += [first, second]
 
     assert record.status == second
     assert record.has_reported(first)

@@ -12,11 +12,12 @@ from knfleet.clusters.anchor import anchor_of, is_intact
 from knfleet.clusters.connection_state import ClusterState, Phase
 from knfleet.kube import yaml
 from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
-from knfleet.operator.kinds import ON_LOST_TARGET, TARGET_UID, was_installed
+from knfleet.operator.kinds import TARGET_UID, was_installed
 from knfleet.operator.resource_metrics import ResourceMetrics
 from knfleet.operator.settings import SettingError, poll_seconds
 from knfleet.operator.targets.spoke_targets import UNKNOWN, check_uid, root_of
 from knfleet.operator.targets.targets import TargetError
+from knfleet.operator.uninstall.lost_target import ON_LOST_TARGET
 from knfleet.operator.uninstall.orphan_cleanup import is_same_target
 from knfleet.operator.uninstall.tombstones import manifest_of, read
 from knfleet.operator.uninstall.uninstall import tombstone_of, waiting_text
@@ -105,13 +106,13 @@ def test_a_removal_that_waits_says_since_when_and_what_to_do() -> None:
     gone = TargetError("ClusterProfileNotFound", "not found")
 
     assert waiting_text(remote(), lost) == (
-        "no answer; the removal waits since 2026-01-01T00:00:00Z and goes on by itself: bring the"
-        " cluster back; if the cluster is gone for good, run: kubectl annotate knativeserving"
-        " -n knative ks knfleet.dev/on-lost-target=orphan"
+        "no answer; the removal waits since 2026-01-01T00:00:00Z and continues automatically:"
+        " bring the cluster back; if the cluster no longer exists, run: kubectl annotate"
+        " knativeserving -n knative ks knfleet.dev/on-lost-target=orphan --overwrite"
     )
     assert "create the ClusterProfile fleet/spoke1 again" in waiting_text(remote(), gone)
     wrong = remote(**{ON_LOST_TARGET: "no"})
-    assert waiting_text(wrong, lost).endswith("'no', which is neither wait nor orphan")
+    assert waiting_text(wrong, lost).endswith("'no'; it must be wait, defer, orphan or force")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("1s", 1), ("500ms", 10), ("0s", 10)])

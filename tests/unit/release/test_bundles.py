@@ -81,7 +81,7 @@ async def test_a_version_that_is_not_there_is_told_with_those_that_are(
 
 
 async def test_an_empty_folder_is_an_error_and_not_a_crash(tmp_path: Path):
-    with pytest.raises(NotAvailable, match="no release files are there"):
+    with pytest.raises(NotAvailable, match="it contains no release files"):
         await releases(tmp_path / "none", tmp_path / "cache").load(serving())
 
 
@@ -295,7 +295,7 @@ async def test_manifests_that_hold_no_serving_are_refused(there: Releases, tmp_p
     right = write(tmp_path / "right.yaml", core("webhook"))
 
     with pytest.raises(
-        BadManifest, match="webhook deployment not found in manifest; it was"
+        BadManifest, match="webhook deployment not found in manifest; searched"
     ) as caught:
         await there.load(serving(version="1.23", manifests=urls(wrong)))
     found = await there.load(

@@ -126,7 +126,7 @@ async def test_what_is_no_web_address_is_refused(url: str):
     ("status", "error", "message"),
     [
         (404, FetchRefused, "there is no such file"),
-        (403, FetchRefused, "asks for a login"),
+        (403, FetchRefused, "requires a login"),
         (503, FetchFailed, "the server failed"),
         (429, FetchFailed, "the server failed"),
         (206, FetchRefused, "answered 206"),

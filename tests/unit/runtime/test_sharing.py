@@ -101,6 +101,26 @@ def is_over(member: Member, now: float) -> bool:
     return bool(member.party.published) and not member.party.is_alive(now)
 
 
+def test_a_view_that_is_published_again_is_followed_by_another_read():
+    """Between the two times another member may have begun what is ours in that view."""
+    party = ShardMembers("c")
+    alone, both = frozenset({"c"}), frozenset({"a", "c"})
+    things = [each for each in THINGS if owner(each, both) == "c"]
+    party.accepted(alone, 0.0)
+    party.has_read([], 0.0)
+    later = party.begins_at
+    assert all(party.is_mine(each, later) for each in things)
+
+    party.intends(both)
+    party.accepted(both, later)
+    party.intends(alone)
+    party.accepted(alone, later)
+
+    assert not any(party.is_mine(each, later) for each in things)
+    party.has_read([], later)
+    assert all(party.is_mine(each, later) for each in things)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(

@@ -13,7 +13,7 @@ from knfleet.apply.plan.prune import SetMember, prune
 from knfleet.apply.plan.steps import ApplyStep, StepAction
 from knfleet.apply.refs import Ref
 from knfleet.view.differences import FieldChange
-from knfleet.view.image_list import images
+from knfleet.view.images.image_list import images
 from knfleet.view.plan.dry_run import DryRun, waits
 from knfleet.view.plan.model import (
     FleetPlan,

@@ -155,7 +155,7 @@ def test_odd_objects_become_rows_that_say_little() -> None:
     fleet = rows(servings=[odd, install("s", READY_NOW)])
 
     assert [(row.name, row.stand) for row in fleet.installs] == [("odd", "unknown"), ("s", "ok")]
-    assert fleet.installs[0].message == "no operator has looked at it yet"
+    assert fleet.installs[0].message == "no operator has reconciled it yet"
 
 
 def test_a_fleet_becomes_json_and_comes_back() -> None:

@@ -44,13 +44,28 @@ CustomResourceDefinition Group Klusterlet Lease ManagedCluster ManagedClusterSet
 Namespace Role RoleBinding Secret SelfSubjectAccessReview SelfSubjectReview
 SelfSubjectRulesReview ServiceAccount SubjectAccessReview TokenRequest User
 ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding KMGTPEkimun
+AddOnInformers ConversionReview CreateOnly CurrentCluster Customized DaemonSet
+DesiredNumberScheduled Failure Job JobComplete KubeClient NumberReady Placements Pod PodPhase
+Degraded ManagedClusterAddOn Orphan
+ReadyReplicas Replicas SelectivelyOrphan Succeeded Success WellKnownStatus
+AddOn Additive All Balance CandidateCluster ClusterSets DoNotSchedule Equal Exact In Label
+NoSelectIfNew Predicate PreferNoSelect Progressive ProgressivePerGroup Rank
+ResourceAllocatableCPU ResourceAllocatableMemory Score Scorer Selected Skip Spread Steady Succeeded
+TaintToleration TimeOut ToApply
 AdmissionReview BadRequest Failure Ignore Invalid List Namespaced None
-Accept Apply Object ObjectRef Status String Boolean Integer JsonRaw Complete ConditionRule
+Accept Apply Object ObjectRef Status String Boolean Integer JsonRaw ConditionRule
 APIService DaemonSet Job ManifestWork PersistentVolume PersistentVolumeClaim Pod ReplicaSet Service
 MutatingWebhookConfiguration StatefulSet ValidatingWebhookConfiguration
 CreateOnly Foreground OnSpokeChange OnSpokePresent Orphan ReadOnly ServerSideApply
+CertificateHolder ClusterIP ErrStatus EventChannel Expired GrpcIdentity LoadBalancer
+ManifestsDeleted NotFound RelayEnd ResyncRequest RuntimeDefault TokenReview TooManyRequests
+Unauthorized WorkSource
 WellKnownConditions WellKnownStatus AvailableReplicas DesiredNumberScheduled JobComplete
-JobSucceeded NumberAvailable NumberReady PodPhase PodReady ReadyReplicas Replicas
+JobSucceeded ReplicaFailure NumberAvailable NumberReady PodPhase PodReady ReadyReplicas Replicas
+MethodNotAllowed RequestEntityTooLarge ServiceUnavailable Timeout Unauthorized
+Host ResetCode TunnelClient TunnelFront TunnelRegistry
+ControllerRevision KnativeFleet Halt Rollback Wave Enforce Keep LastGood Delete
+Done Waiting TimedOut Unreachable Soaking Gated Halted Passed
 """
 """Words of this form that are no reasons: kinds, statuses, and values of fields."""
 

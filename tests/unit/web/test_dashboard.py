@@ -19,7 +19,13 @@ from tests.support import dashboards
 from tests.support.dashboards import Running
 from tests.unit.web.conftest import FakeHub
 
-PAGES = ["/", "/versions", "/cluster/cluster-001", "/cr/knativeserving/knative-serving/cluster-001"]
+PAGES = [
+    "/",
+    "/versions",
+    "/addons",
+    "/cluster/cluster-001",
+    "/cr/knativeserving/knative-serving/cluster-001",
+]
 ONE = "/cr/knativeserving/knative-serving/cluster-001"
 
 

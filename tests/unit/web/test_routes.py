@@ -12,6 +12,7 @@ from knfleet.web.pages.routes import Route, finds, route_of
     [
         ("/", Route("overview")),
         ("/versions", Route("versions")),
+        ("/addons", Route("addons")),
         ("/cluster/c1", Route("cluster", ("c1",))),
         ("/cluster/fleet/c1", Route("cluster", ("fleet/c1",))),
         ("/cr/knativeserving/ns/n", Route("install", ("knativeserving", "ns", "n"))),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from knfleet.kube.errors import KubeError
-from knfleet.workflows.work_files import WorkFileError, notes, read_manifests
+from knfleet.workflows.work.work_files import WorkFileError, notes, read_manifests
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n"
 NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n"

@@ -8,8 +8,8 @@ from knfleet.api.cluster.managedcluster import CLEANUP_PRIORITY
 from knfleet.api.meta import Object
 from knfleet.apply.refs import Ref
 from knfleet.hub.work.work_validation import SIZE_LIMIT, manifest_size
-from knfleet.workflows.work_files import WorkFileError
-from knfleet.workflows.work_split import WORK_SET, WorkPart, part_name, part_number, split
+from knfleet.workflows.work.work_files import WorkFileError
+from knfleet.workflows.work.work_split import WORK_SET, WorkPart, part_name, part_number, split
 from tests.support.hub_works import config_map, large
 
 NAMESPACE: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}

@@ -13,7 +13,9 @@ from msgspec import Struct
 from knfleet.agent.agent_controller import AgentController, Wake
 from knfleet.agent.hub_session import HubSession
 from knfleet.agent.status.cluster_status import is_accepted, relevant_state
+from knfleet.agent.tunnel.server_name import tunnel_server
 from knfleet.api.cluster.access import ACCESS_ACCOUNT, ACCESS_SECRET
+from knfleet.api.cluster.tunnel import TUNNEL_MODE, TUNNEL_SERVER
 from knfleet.api.core import SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.rbac_rules import rule
@@ -27,6 +29,8 @@ from knfleet.runtime.manager import Component
 
 USED = 0.75
 """The part of a token's life after which it is replaced; the hub asks for less than 0.8."""
+TUNNEL_SECONDS = 2.0
+"""When to look again by which name the API server is verified."""
 FOREIGN_SECONDS = 300.0
 """How often to look whether a hub without such a Secret has one now."""
 
@@ -55,6 +59,8 @@ class AccessTokenController:
         fields = f"metadata.name={ACCESS_SECRET}"
         self.secret = Informer(session.hub, SECRETS, session.names.cluster, fields=fields)
         self.logged = ""
+        self.tunnel_server = ""
+        """The URL of the API server at the other end of the tunnel."""
 
     def watch(self, wake: Wake) -> Sequence[Component]:
         """The Secret on the hub, and whether the cluster is accepted."""
@@ -69,6 +75,14 @@ class AccessTokenController:
             return Result.never()
         token = await self.current()
         wanted = content(token, self.session.settings.spoke)
+        if self.session.settings.tunnel != "never":
+            reached = await self.tunnel_content()
+            if self.session.settings.tunnel == "always":
+                if not reached:
+                    return Result.after(TUNNEL_SECONDS)
+                # The hub gets no other address, which others could read there.
+                wanted = {**without_address(wanted), "server": reached[TUNNEL_SERVER]}
+            wanted |= reached
         key = Key(self.session.names.cluster, ACCESS_SECRET)
         found = self.secret.get(key)
         if found is None or part(found, "data") != wanted:
@@ -80,8 +94,17 @@ class AccessTokenController:
             self.log_once("handed over access", "")
         return Result.after((token.renew_at() - datetime.now(UTC)).total_seconds())
 
+    async def tunnel_content(self) -> dict[str, str]:
+        """What the hub needs to know to reach the cluster through the tunnel, in base64."""
+        if not self.tunnel_server:
+            try:
+                self.tunnel_server = await tunnel_server(self.session.spoke.transport.endpoint)
+            except (OSError, TimeoutError):
+                return {}
+        parts = {TUNNEL_MODE: self.session.settings.tunnel, TUNNEL_SERVER: self.tunnel_server}
+        return {name: base64.b64encode(part.encode()).decode() for name, part in parts.items()}
+
     def log_once(self, event: str, error: str) -> None:
-        """Log what is new."""
         if event != self.logged:
             self.logged = event
             log.info(event, error=error)
@@ -127,6 +150,13 @@ def content(token: AccessToken, spoke: Endpoint) -> dict[str, str]:
         name: base64.b64encode(part.encode() if isinstance(part, str) else part).decode()
         for name, part in parts.items()
         if part
+    }
+
+
+def without_address(wanted: Mapping[str, str]) -> dict[str, str]:
+    """The same without how the cluster is reached directly."""
+    return {
+        name: text for name, text in wanted.items() if name not in ("proxy-url", "tls-server-name")
     }
 
 

@@ -9,7 +9,10 @@ import contextlib
 from pathlib import Path
 from typing import Protocol
 
-from knfleet.agent.registration.identity import Bootstrap, read_bootstrap
+from msgspec.structs import replace
+
+from knfleet.agent.grpc.grpc_config import read_config
+from knfleet.agent.registration.identity import CONFIG, Bootstrap, read_bootstrap
 from knfleet.api.core import SECRETS
 from knfleet.api.meta import Key
 from knfleet.api.operator import BOOTSTRAP_SECRET
@@ -48,11 +51,13 @@ class BootstrapSource(Protocol):
 class BootstrapFile:
     """A kubeconfig in a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, grpc: Path | None = None) -> None:
         self.path = path
+        self.grpc = grpc
+        """The configuration of a gRPC client beside it."""
 
     async def run(self) -> None:
-        """Files are looked at when somebody asks."""
+        """Files are read when they are needed."""
         await asyncio.Event().wait()
 
     async def ready(self) -> None:
@@ -60,16 +65,24 @@ class BootstrapFile:
 
     def read(self) -> Bootstrap:
         """What the file says now."""
-        try:
-            text = self.path.read_bytes()
-        except OSError as error:
-            problem = error.strerror or type(error).__name__
-            raise ConfigError(f"{self.path} cannot be read: {problem}") from error
-        return read_bootstrap(text, EntryOrigin(str(self.path), self.path.absolute().parent))
+        origin = EntryOrigin(str(self.path), self.path.absolute().parent)
+        found = read_bootstrap(content(self.path), origin)
+        if self.grpc is None:
+            return found
+        return replace(found, grpc=read_config(content(self.grpc), str(self.grpc)))
 
     async def change(self) -> None:
         """Return when it is time to look again."""
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def content(path: Path) -> bytes:
+    """What a file holds; raises `ConfigError`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+        raise ConfigError(f"{path} cannot be read: {problem}") from error
 
 
 class BootstrapSecret:
@@ -101,10 +114,13 @@ class BootstrapSecret:
         text: str = part(secret, "data").get("kubeconfig", "")
         if not text:
             raise ConfigError(f"{where}: it has no key kubeconfig")
-        return read_bootstrap(base64.b64decode(text), EntryOrigin(where))
+        found = read_bootstrap(base64.b64decode(text), EntryOrigin(where))
+        config: str = part(secret, "data").get(CONFIG, "")
+        if not config:
+            return found
+        return replace(found, grpc=read_config(base64.b64decode(config), f"{where}, key {CONFIG}"))
 
     def secret_changed(self, change: StoreChange) -> None:
-        """The Secret changed."""
         self.changed.set()
 
     async def change(self) -> None:

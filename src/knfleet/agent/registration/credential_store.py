@@ -47,7 +47,7 @@ class CredentialStore:
         self.mirror(credentials)
 
     async def make_namespace(self) -> None:
-        """Make the agent's namespace, for an agent that nobody installed."""
+        """Make the agent's namespace, for an agent that was not installed."""
         meta = {"name": self.key.namespace}
         with contextlib.suppress(AlreadyExists):
             await self.client.create(

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from knfleet.agent.grpc.grpc_config import GrpcConfig, read_config
 from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.api.meta import ClusterName, Object
 from knfleet.kube.auth.kubeconfig import Kubeconfig, choose, connect, parse, pick
@@ -16,7 +18,9 @@ from knfleet.kube.yaml import dump_all
 
 CLUSTER_NAME, AGENT_NAME, KUBECONFIG = "cluster-name", "agent-name", "kubeconfig"
 KEY, CERTIFICATE = "tls.key", "tls.crt"
-FILES = (CLUSTER_NAME, AGENT_NAME, KUBECONFIG, KEY, CERTIFICATE)
+CONFIG = "config.yaml"
+"""Only with certificates for gRPC: the configuration of a gRPC client."""
+FILES = (CLUSTER_NAME, AGENT_NAME, KUBECONFIG, KEY, CERTIFICATE, CONFIG)
 CONTEXT, USER, NAMESPACE = "default-context", "default-auth", "configuration"
 HUB = ClusterName("hub")
 
@@ -29,6 +33,7 @@ class HubCredentials(Struct, frozen=True):
     kubeconfig: bytes = b""
     key: bytes = b""
     certificate: bytes = b""
+    config: bytes = b""
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -39,6 +44,7 @@ class HubCredentials(Struct, frozen=True):
             self.kubeconfig,
             self.key,
             self.certificate,
+            self.config,
         )
         pairs = zip(FILES, contents, strict=True)
         return {name: content for name, content in pairs if content}
@@ -47,8 +53,8 @@ class HubCredentials(Struct, frozen=True):
     def of(cls, files: Mapping[str, bytes]) -> Self:
         """What contents by name say; names that are not ours are passed over."""
         cluster, agent = (files.get(name, b"").decode(errors="replace") for name in FILES[:2])
-        kubeconfig, key, certificate = (files.get(name, b"") for name in FILES[2:])
-        return cls(cluster, agent, kubeconfig, key, certificate)
+        kubeconfig, key, certificate, config = (files.get(name, b"") for name in FILES[2:])
+        return cls(cluster, agent, kubeconfig, key, certificate, config)
 
     def __repr__(self) -> str:
         return f"HubCredentials({self.cluster!r}, {self.agent!r})"
@@ -66,6 +72,8 @@ class Bootstrap(Struct, frozen=True):
 
     address: HubAddress
     connection: Connection
+    grpc: GrpcConfig | None = None
+    """Where the hub's gRPC server is, if that was given."""
 
 
 def read_bootstrap(text: bytes, origin: EntryOrigin) -> Bootstrap:
@@ -137,3 +145,13 @@ def choose_names(
 def is_moved(credentials: HubCredentials, address: HubAddress) -> bool:
     """Whether the hub is not where the kept kubeconfig says."""
     return stored_hub_address(credentials) != address
+
+
+def former_bootstrap(credentials: HubCredentials, bootstrap: Bootstrap) -> Bootstrap:
+    """The way to the hub that kept credentials are for, as far as they say it."""
+    grpc = bootstrap.grpc
+    if credentials.config:
+        grpc = read_config(credentials.config, "the kept configuration")
+    return replace(
+        bootstrap, address=stored_hub_address(credentials) or bootstrap.address, grpc=grpc
+    )

@@ -10,8 +10,7 @@ from knfleet.agent.registration.cluster_registration import (
     retry,
 )
 from knfleet.agent.registration.drivers.driver import AgentRegistrationDriver, RequestRefused
-from knfleet.agent.registration.identity import Bootstrap, HubCredentials, hub_kubeconfig
-from knfleet.kube.client.verbs import Client, ClientOptions
+from knfleet.agent.registration.identity import Bootstrap, HubCredentials
 from knfleet.runtime.logs import log
 
 PATIENCE = (60.0, 90.0)
@@ -25,7 +24,7 @@ async def register(
     report: ReportFailure,
 ) -> HubCredentials:
     """Register the cluster with the hub, and obtain its credentials."""
-    async with Client(bootstrap.connection, ClientOptions(attempts=1, concurrency=4)) as hub:
+    async with await driver.bootstrap_client(bootstrap, wanted.names.cluster) as hub:
         await retry(lambda: ensure_cluster(hub, wanted), report)
         while True:
             answer = await driver.obtain(hub, wanted, report)
@@ -33,9 +32,8 @@ async def register(
                 return HubCredentials(
                     wanted.names.cluster,
                     wanted.names.agent,
-                    hub_kubeconfig(bootstrap.address),
-                    answer.key,
-                    answer.certificate,
+                    key=answer.key,
+                    certificate=answer.certificate,
                 )
             log.error("registration refused", error=answer.why)
             report("BootstrapSecretError", answer.why)

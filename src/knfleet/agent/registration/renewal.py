@@ -60,7 +60,6 @@ class CredentialController:
 
     @property
     def credentials(self) -> HubCredentials:
-        """What the session uses now."""
         return self.session.identity.credentials
 
     async def reconcile(self, _request: Request) -> Result:

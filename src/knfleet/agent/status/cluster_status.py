@@ -47,7 +47,7 @@ class ClusterFacts(Struct, frozen=True):
 
 
 class ClaimFilter(Struct, frozen=True):
-    """Which claims the hub is told."""
+    """Which claims are reported to the hub."""
 
     custom: int = CUSTOM_CLAIMS
     """How many, beside those with reserved names."""
@@ -55,12 +55,11 @@ class ClaimFilter(Struct, frozen=True):
     """Names that end like this are reserved as well."""
 
     def is_reserved(self, name: str) -> bool:
-        """Whether a name is always told."""
+        """Whether a name is always reported."""
         return name in RESERVED_CLAIMS or name.endswith(self.suffixes)
 
 
 def is_accepted(cluster: ManagedCluster) -> bool:
-    """Whether the hub has taken the cluster in."""
     return is_true(cluster.status.conditions, ACCEPTED)
 
 
@@ -101,7 +100,7 @@ def conditions(
 
 
 def joined() -> StandardCondition:
-    """The agent has been let in."""
+    """The agent has joined."""
     return StandardCondition(
         type=JOINED,
         status="True",
@@ -196,7 +195,7 @@ def written(amount: Decimal, is_binary: bool) -> str:
 
 
 def reported_claims(facts: ClusterFacts, claim_filter: ClaimFilter) -> list[dict[str, str]]:
-    """The claims that the hub is told: the reserved names, and so many others, by name."""
+    """The claims that are reported to the hub: the reserved names, and so many others, by name."""
     logged = {**values(facts.claims), **values(facts.properties)}
     reserved = sorted(name for name in logged if claim_filter.is_reserved(name))
     others = sorted(name for name in logged if not claim_filter.is_reserved(name))

@@ -56,7 +56,9 @@ class HeartbeatController:
         if lease is None:
             lease = await hub.get(LEASES, LEASE_NAME, cluster)
         now = {"renewTime": microtime(datetime.now(UTC))}
-        self.lease = await hub.replace(LEASES, {**lease, "spec": {**part(lease, "spec"), **now}})
+        written = await hub.replace(LEASES, {**lease, "spec": {**part(lease, "spec"), **now}})
+        if written["metadata"].get("resourceVersion"):
+            self.lease = written
 
 
 CONTROLLER = AgentController("heartbeat", HeartbeatController)

@@ -1,8 +1,9 @@
 """The Klusterlet on the spoke: its conditions tell how the agent and its way to the hub are.
 
-An agent that nobody installed by a Klusterlet has none, and says nothing.
+An agent that was not installed by a Klusterlet has none, and says nothing.
 """
 
+import asyncio
 from datetime import UTC, datetime
 
 import msgspec
@@ -20,11 +21,15 @@ from knfleet.api.operator import (
     Klusterlet,
 )
 from knfleet.api.schema import decode
+from knfleet.apply.manifest_fields import part
+from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
 from knfleet.runtime.controller import Controller, Result
 
 LOOK_SECONDS = 300.0
+READY_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 0.05
 
 
 class HubConnectionStatus(Struct, frozen=True):
@@ -52,6 +57,35 @@ class KlusterletController:
         self.name = name
         self.reported = HubConnectionStatus("Unknown", "Starting", "The agent has just started")
         self.controller = Controller("klusterlet", self.reconcile)
+        self.informer = Informer(client, KLUSTERLETS, fields=f"metadata.name={name}")
+        self.informer.on_change(self.changed)
+        self.driver_changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the Klusterlet, and write its conditions."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.controller.run())
+            if self.name:
+                group.create_task(self.informer.run())
+
+    def changed(self, change: StoreChange) -> None:
+        """Note when the Klusterlet asks for another registration driver."""
+        old, new = (auth_type_of(each) for each in (change.old, change.new))
+        if change.old is not None and old != new:
+            self.driver_changed.set()
+
+    async def ready(self) -> None:
+        """Return when the Klusterlet was read once, or cannot be."""
+        ends = asyncio.get_running_loop().time() + READY_SECONDS
+        while self.name and not self.informer.synced.is_set() and self.informer.failing is None:
+            if asyncio.get_running_loop().time() > ends:
+                return
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    @property
+    def auth_type(self) -> str:
+        """The registration driver that the Klusterlet asks for; empty when it says nothing."""
+        return auth_type_of(self.informer.get(Key("", self.name)))
 
     def report(self, connection: HubConnectionStatus) -> None:
         """Tell how the way to the hub is from now on."""
@@ -76,6 +110,12 @@ class KlusterletController:
         except (NotFound, Forbidden):
             return Result.after(LOOK_SECONDS)
         return Result.after(LOOK_SECONDS)
+
+
+def auth_type_of(manifest: Object | None) -> str:
+    """The registration driver that a Klusterlet asks for."""
+    found = part(manifest or {}, "spec", "registrationConfiguration", "registrationDriver")
+    return str(found.get("authType", ""))
 
 
 def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datetime) -> Object:

@@ -1,6 +1,6 @@
-"""The namespaces that the cluster's sets want on it: made here, and told to the hub.
+"""The namespaces that the cluster's sets want on it: made here, and reported to the hub.
 
-One that no set wants any more is kept, for somebody may use it; its label says so.
+One that no set wants any more is kept, for a client may use it; its label says so.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def condition(problem: str) -> StandardCondition:
 
 
 def patch_of(cluster: ManagedCluster, problems: Mapping[str, str], now: datetime) -> Object:
-    """The merge patch that tells how the namespaces stand; empty when that is said already."""
+    """The merge patch that tells how the namespaces stand; empty when it is current."""
     old = cluster.status.managed_namespaces
     new = [
         replace(each, conditions=put(each.conditions, condition(problems[each.name]), now))
@@ -85,7 +85,7 @@ class ManagedNamespaceController:
         return []
 
     async def reconcile(self, _request: Request) -> Result:
-        """Have the namespaces there that are wanted, and let go of the others."""
+        """Have the namespaces there that are wanted, and mark the others."""
         cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
             return Result.never()
@@ -122,7 +122,7 @@ class ManagedNamespaceController:
         for each in found.items:
             name = each["metadata"]["name"]
             if name not in wanted:
-                log.info("no set wants this namespace any more", namespace=name)
+                log.info("namespace no longer listed by a set", namespace=name)
                 await applied(self.session.spoke, namespace(name, self.label, is_wanted=False))
 
 

@@ -45,7 +45,6 @@ class ClusterStatusController:
 
     @property
     def watched(self) -> list[Informer]:
-        """What is watched on the cluster."""
         settings = self.session.settings
         claims = [self.claims] if settings.has_claims else []
         return [self.nodes, *claims, *([self.properties] if settings.has_properties else [])]
@@ -64,7 +63,7 @@ class ClusterStatusController:
         return self.watched
 
     async def reconcile(self, _request: Request) -> Result:
-        """Look at the cluster, and write what is not said yet."""
+        """Look at the cluster, and write what changed."""
         cluster = self.session.cluster()
         if cluster is None or not is_accepted(cluster):
             return Result.never()
@@ -169,7 +168,7 @@ def sizes(node: Object) -> Object:
 
 
 def claim(manifest: Object) -> Object:
-    """Of a claim only what is told."""
+    """Of a claim only what is reported."""
     meta = {**identity(manifest), "labels": part(manifest, "metadata", "labels")}
     return {"metadata": meta, "spec": part(manifest, "spec")}
 

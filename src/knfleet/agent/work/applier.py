@@ -157,6 +157,7 @@ class WorkApplier:
         if drifted and (wait := self.conflicts.wait_seconds(ref)) > 0:
             entry.retry_at = context.now + wait
             return
+        before = record.version if record is not None else ""
         try:
             record = await self.attempt(context, entry, located, record)
         except IgnoreFieldError as error:
@@ -168,7 +169,7 @@ class WorkApplier:
         else:
             entry.settle(record)
             entry.unknown = ""
-            if drifted:
+            if drifted and record.version != before:
                 self.repaired(context, located, ref)
             if not record.has_label:
                 entry.expectation = replace(entry.expectation, named=True)
@@ -202,7 +203,7 @@ class WorkApplier:
         return await self.writer.write(target, record)
 
     def repaired(self, context: WorkPass, located: Located, ref: Ref) -> None:
-        """Note that an object was changed by somebody else, and is as it was again."""
+        """Note that an object was changed by another client, and is as it was again."""
         log.info("object repaired", work=context.name, object=str(located.ref))
         if self.conflicts.note(Drift(ref, "changed")) is not None:
             log.warning(

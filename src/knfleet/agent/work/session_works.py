@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from knfleet.agent.agent_controller import AgentController, Wake
 from knfleet.agent.hub_session import HubSession
 from knfleet.agent.work.controller import WorkController
-from knfleet.agent.work.source import KubeSource
 from knfleet.api.meta import Object, Request
 from knfleet.api.rbac_rules import rule
 from knfleet.runtime.controller import Result
@@ -18,7 +17,7 @@ class SessionWorks:
     def __init__(self, session: HubSession) -> None:
         server, cluster = session.address.endpoint.server, session.names.cluster
         self.works = WorkController(
-            KubeSource(session.hub, server, cluster),
+            session.driver.work_source(session.hub, server, cluster),
             session.spoke,
             session.names.agent,
             session.settings.works,

@@ -70,7 +70,7 @@ UNAVAILABLE = "cluster.open-cluster-management.io/unavailable"
 LEASE_NAME = "managed-cluster-lease"
 LEASE_SECONDS = 60
 GRACE_FACTOR = 5
-"""A cluster whose Lease is older than so many durations is not heard of any more."""
+"""A cluster whose Lease is older than so many durations counts as unreachable."""
 
 GROUP_PREFIX = "system:open-cluster-management:"
 MANAGED_CLUSTERS = "system:open-cluster-management:managed-clusters"
@@ -151,7 +151,7 @@ class ManagedClusterSpec(Struct, frozen=True, kw_only=True, rename="camel", omit
     hub_accepts_client: Annotated[
         bool,
         doc(
-            "Whether the hub takes the cluster in. To set it takes the permission to update"
+            "Whether the hub accepts the cluster. Setting it requires the permission to update"
             " managedclusters/accept of register.open-cluster-management.io."
         ),
     ] = False
@@ -204,7 +204,7 @@ class ManagedClusterStatus(Struct, frozen=True, kw_only=True, rename="camel", om
     managed_namespaces: Annotated[
         list[MemberNamespace],
         doc(
-            "Namespaces that its sets want on it.",
+            "Namespaces that its sets list.",
             **{
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["clusterSet", "name"],

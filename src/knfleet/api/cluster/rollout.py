@@ -37,6 +37,7 @@ class RolloutAll(Struct, frozen=True, kw_only=True, rename="camel", omit_default
             "How many clusters may fail or time out before nothing new is started, as a number or"
             " a percentage. Without effect for type All.",
             pattern=SHARE,
+            **{"x-default": 0},
         ),
     ] = 0
 

@@ -1,6 +1,9 @@
 """CustomResourceDefinitions, generated from the types that we read the objects with."""
 
+from typing import Any
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knfleet.api.crds.structural import RULES, Schema, type_schema
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, PROFILES, ClusterProfile
@@ -12,6 +15,7 @@ from knfleet.api.knative.resources import (
     KnativeServing,
 )
 from knfleet.api.meta import Object, Resource
+from knfleet.api.operator import OPERATOR_NAMESPACE, WEBHOOK_SERVICE
 
 
 class Column(Struct, frozen=True):
@@ -38,10 +42,21 @@ class Definition(Struct, frozen=True):
     """CEL rules for the object as a whole."""
     short_names: tuple[str, ...] = ()
     has_status: bool = True
+    others: tuple["OtherVersion", ...] = ()
+    """Versions that are served beside the stored one."""
+    conversion_path: str = ""
+    """Where the hub's webhook converts between versions; empty when all have the same shape."""
+
+
+class OtherVersion(Struct, frozen=True):
+    """A version of a kind that is served, and not stored."""
+
+    resource: Resource
+    type: type[Struct]
+    columns: tuple[Column, ...]
 
 
 def condition(type_: str, field: str) -> str:
-    """The path of a field of a condition."""
     return f'.status.conditions[?(@.type=="{type_}")].{field}'
 
 
@@ -78,11 +93,13 @@ def definitions() -> list[Object]:
     return [custom_resource_definition(definition) for definition in DEFINITIONS]
 
 
-def custom_resource_definition(definition: Definition) -> Object:
-    """The CRD of one kind.
+def custom_resource_definition(
+    definition: Definition, namespace: str = OPERATOR_NAMESPACE
+) -> Object:
+    """The CRD of one kind; `namespace` is the hub's, whose webhook converts between versions.
 
-    It says nothing of conversion: the Knative Operator's CRDs name a webhook for it, which with a
-    single version is never asked, and which server-side apply could not take out.
+    Of a single version it says nothing of conversion: the Knative Operator's CRDs name a webhook
+    for it, which is never asked, and which server-side apply could not take out.
     """
     resource = definition.resource
     names: Object = {
@@ -93,23 +110,53 @@ def custom_resource_definition(definition: Definition) -> Object:
     }
     if definition.short_names:
         names["shortNames"] = list(definition.short_names)
-    version: Object = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": object_schema(definition)},
-        "subresources": {"status": {}} if definition.has_status else {},
-        "additionalPrinterColumns": [column.manifest() for column in definition.columns],
+    spec: Object = {
+        "group": resource.group,
+        "names": names,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "versions": [
+            version(definition, is_stored=True),
+            *(
+                version(replace(definition, **other_fields(other)), is_stored=False)
+                for other in definition.others
+            ),
+        ],
     }
+    if definition.conversion_path:
+        spec["conversion"] = conversion(definition.conversion_path, namespace)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": names,
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
+        "spec": spec,
+    }
+
+
+def other_fields(other: OtherVersion) -> dict[str, Any]:
+    """What another version has of its own."""
+    return {"resource": other.resource, "type": other.type, "columns": other.columns}
+
+
+def version(definition: Definition, *, is_stored: bool) -> Object:
+    """One version of a kind."""
+    return {
+        "name": definition.resource.version,
+        "served": True,
+        "storage": is_stored,
+        "schema": {"openAPIV3Schema": object_schema(definition)},
+        "subresources": {"status": {}} if definition.has_status else {},
+        "additionalPrinterColumns": [column.manifest() for column in definition.columns],
+    }
+
+
+def conversion(path: str, namespace: str) -> Object:
+    """Conversion by the hub's webhook; the hub adds its CA while it runs."""
+    service = {"namespace": namespace, "name": WEBHOOK_SERVICE, "path": path, "port": 443}
+    return {
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": service},
         },
     }
 

@@ -34,6 +34,8 @@ AS_THEY_ARE = {
 INT_OR_STRING = "x-kubernetes-int-or-string"
 OPEN = "x-kubernetes-preserve-unknown-fields"
 RULES = "x-kubernetes-validations"
+EMPTY_DEFAULT = "x-default"
+"""A default that the CRD carries although it is empty: keys of lists must have one."""
 
 
 def shape(described: type[Struct]) -> Meta:
@@ -67,10 +69,10 @@ def structural(schema: Schema, components: Mapping[str, Any], where: str) -> Sch
             if isinstance(value, dict):
                 part = cast("Schema", value)
                 result[keyword] = structural(part, components, f"{where}[]")
-        elif keyword == "default":
-            # An empty default means the same as an absent field.
-            if value:
-                result[keyword] = value
+        elif keyword in ("default", EMPTY_DEFAULT):
+            # An empty default means the same as an absent field, unless it is asked for.
+            if value or keyword == EMPTY_DEFAULT:
+                result["default"] = value
         elif keyword == "anyOf" and schema.get(INT_OR_STRING):
             result[keyword] = value
         elif keyword not in ("title", "$defs"):

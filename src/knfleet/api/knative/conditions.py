@@ -23,7 +23,7 @@ INSTALL_SUCCEEDED = "InstallSucceeded"
 TARGET_CLUSTER_RESOLVED = "TargetClusterResolved"
 VERSION_MIGRATION_ELIGIBLE = "VersionMigrationEligible"
 PAUSED = "Paused"
-"""There only while somebody wants the target left alone; `Ready` does not sum it up."""
+"""Set only while the installation is paused; it does not affect `Ready`."""
 
 DEPENDENTS = (
     DEPENDENCIES_INSTALLED,
@@ -51,7 +51,7 @@ class Condition(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
         force_setattr(self, "message", bounded(self.message))
 
     def same(self, other: "Condition") -> bool:
-        """Whether both say the same, whenever they were said."""
+        """Whether both say the same, whatever their times are."""
         return replace(self, last_transition_time="") == replace(other, last_transition_time="")
 
 
@@ -64,7 +64,6 @@ def timestamp(moment: datetime) -> str:
 
 
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """The condition of a type."""
     return next((condition for condition in conditions if condition.type == type_), None)
 
 
@@ -138,7 +137,7 @@ def put(conditions: Conditions, new: Condition, now: datetime) -> list[Condition
 
 
 def same(one: Conditions, other: Conditions) -> bool:
-    """Whether two lists say the same, whenever it was said."""
+    """Whether two lists say the same, whatever their times are."""
     return len(one) == len(other) and all(
         left.same(right)
         for left, right in zip(sorted(one, key=by_type), sorted(other, key=by_type), strict=True)

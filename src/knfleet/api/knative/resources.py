@@ -148,12 +148,10 @@ class ServingSpec(KnativeSpec, frozen=True, kw_only=True, rename="camel", omit_d
 
     @property
     def ingress_plugins(self) -> Ingress:
-        """The ingress plugins, with Istio assumed when nothing is said."""
         return self.ingress if self.ingress is not None else ISTIO_ASSUMED
 
     @property
     def guarded(self) -> bool:
-        """Whether the security guard is on."""
         return self.security is not None and self.security.security_guard.enabled
 
 

@@ -110,7 +110,9 @@ class Remover:
         """Why an object is not ours to delete; empty when it is."""
         if observed.part_of != self.applyset.id:
             return other_set(observed)
-        return "" if observed.is_ours else "no field manager of it is ours, so it is left alone"
+        return (
+            "" if observed.is_ours else "none of its field managers is ours, so it is not deleted"
+        )
 
     async def try_delete(self, resource: Resource, observed: ObservedObject) -> bool:
         """Ask for the deletion of an object in one state; whether it was in that state."""
@@ -174,7 +176,7 @@ class Remover:
         return ObjectResult(member.ref, Action.RELEASED)
 
     async def release_copy(self, member: SetMember, owners: OwnerReferences) -> Outcome:
-        """Leave a copy to whoever made it, without our owners: it would be collected after them."""
+        """Leave a copy to its author, without our owners: it would be collected after them."""
         key, uid = member.ref.key, member.observed.uid
         for _ in range(ATTEMPTS):
             found = await self.client.list(
@@ -192,7 +194,7 @@ class Remover:
             with suppress(Conflict):
                 await self.client.patch(member.resource, key, unmarked(member, **version))
                 return ObjectResult(member.ref, Action.RELEASED, copied=True)
-        message = "it changes faster than our label can be taken off"
+        message = "it changes faster than our label can be removed"
         return ObjectFailure(member.ref, FailureKind.CONFLICT, message, "patch")
 
     async def second_look(self, names: Iterable[str]) -> list[Outcome]:
@@ -251,22 +253,20 @@ def unmarked(member: SetMember, **meta: Any) -> Object:
 
 
 def refs_of(outcomes: Iterable[Outcome]) -> set[Ref]:
-    """The objects of some outcomes."""
     return {outcome.ref for outcome in outcomes}
 
 
 def uid_of(manifest: Object) -> str:
-    """The uid of an object."""
     return str(manifest["metadata"].get("uid", ""))
 
 
 def still_there(manifest: Object) -> str:
     """Why an object that was deleted is still there."""
     finalizers = manifest["metadata"].get("finalizers") or ()
-    told = "it is being deleted"
+    text = "it is being deleted"
     if finalizers:
-        told += f", and held by the finalizers {', '.join(finalizers)}"
-    return told
+        text += f", and held by the finalizers {', '.join(finalizers)}"
+    return text
 
 
 def other_set(observed: ObservedObject) -> str:

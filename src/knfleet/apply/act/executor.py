@@ -1,4 +1,4 @@
-"""Carries out a plan: makes room for it on the parent, then writes wave after wave.
+"""Carries out a plan: adds its kinds to the parent, then writes wave after wave.
 
     Namespaces ┬→ CRDs ────────────┬→ theirs are served → custom ┬→ webhooks answer → gated
                ├→ Services ────────│─────────────────────────────┤
@@ -54,7 +54,7 @@ class Executor:
         self.deadlines = writer.deadlines
 
     async def execute(self, plan: ApplyPlan, desired: DesiredSet) -> list[Outcome]:
-        """Write everything that a plan says, after making room for it on the parent."""
+        """Write everything that a plan says, after adding its kinds to the parent."""
         parent = self.parents.parent
         if parent is not None and parent.is_foreign:
             message = f"another tool keeps its set there: {parent.tooling}"
@@ -180,7 +180,7 @@ class Executor:
     async def past_stale(
         self, late: list[ApplyStep], desired: DesiredSet, outcomes: list[Outcome]
     ) -> list[ApplyStep]:
-        """Make webhook configurations anew that nobody answers for; what is still held up then."""
+        """Make webhook configurations anew without a ready backend; what is still held up then."""
         renewed = await self.renew_stale(desired)
         if not renewed:
             return late
@@ -192,7 +192,7 @@ class Executor:
         return [step for step in late if step.desired.ref in blocked]
 
     async def renew_stale(self, desired: DesiredSet) -> list[Outcome]:
-        """Make webhook configurations of the set anew that nobody answers for."""
+        """Make webhook configurations of the set anew without a ready backend."""
         cleared = await self.gates.clear_stale(desired.objects.values())
         anew = await self.write([ApplyStep(each, StepAction.CREATE) for each in cleared], ())
         return [

@@ -147,7 +147,7 @@ class Gates:
         return ready_endpoints(slices.values()) > 0
 
     async def clear_stale(self, wanted: Iterable[Desired]) -> list[Desired]:
-        """Delete webhook configurations of the set that nobody answers for, to be made anew.
+        """Delete webhook configurations of the set without a ready backend, to be made anew.
 
         One that an earlier install left behind, with the rules that its webhook filled in, would
         refuse the very objects that the webhook needs to start. They are returned.
@@ -173,7 +173,7 @@ class Definitions:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        """How long CRDs may take, from the first time that somebody waits for them."""
+        """How long CRDs may take, from the first wait for them."""
         self.ends: float | None = None
         self.found: Mapping[Key, Object] = {}
         self.changed = asyncio.Event()
@@ -185,7 +185,7 @@ class Definitions:
         self.changed.set()
 
     def note(self, found: Mapping[Key, Object]) -> bool:
-        """Take in how they are now; the watch goes on."""
+        """Store their current state; the watch goes on."""
         self.found = found
         self.changed.set()
         return False
@@ -262,5 +262,4 @@ def new_definitions(steps: Iterable[ApplyStep], outcomes: Iterable[Outcome]) -> 
 
 
 def crd_refs(failures: Iterable[ObjectFailure]) -> set[Ref]:
-    """The CRDs among some failures."""
     return {failure.ref for failure in failures if failure.ref.group_kind == CRD}

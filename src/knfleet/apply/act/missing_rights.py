@@ -24,7 +24,7 @@ async def missing_rights(
 ) -> dict[tuple[Resource, str], tuple[MissingRight, ...]]:
     """What of all that we need we may not do, for kinds in namespaces.
 
-    A question that is not answered counts as a yes: nothing is claimed that was not said.
+    A question that is not answered counts as a yes: nothing is claimed without an answer.
     """
     wanted = list(dict.fromkeys(places))
     answers = await asyncio.gather(

@@ -33,7 +33,7 @@ class Parents:
         return self.parent
 
     def remember(self, manifest: Object) -> Parent:
-        """The parent, which somebody else has just read or written."""
+        """The parent, which a caller has just read or written."""
         self.parent = read_parent(self.applyset, manifest)
         return self.parent
 
@@ -50,7 +50,7 @@ class Parents:
                     self.applyset.parent, manifest, manager=well_known.PARENT_MANAGER
                 )
             except (Conflict, NotFound):
-                # Somebody wrote or deleted it meanwhile; NotFound again means no namespace.
+                # Another client wrote or deleted it meanwhile; NotFound again means no namespace.
                 if attempt == ATTEMPTS - 1:
                     raise
                 parent = await self.read()

@@ -35,7 +35,10 @@ from knfleet.apply.plan.prune import (
 )
 from knfleet.apply.refs import JOB, GroupKind, Ref
 from knfleet.kube.client.verbs import Client
-from knfleet.kube.errors import Forbidden
+from knfleet.kube.errors import Forbidden, ServerError, Throttled
+
+CONVERSION = "conversion webhook"
+"""What API servers say of kinds whose versions they cannot convert."""
 
 ROUNDS = 3
 """How often an uninstall goes over what is left, since webhooks may hold up the first time."""
@@ -70,7 +73,7 @@ class Pruner:
         parent = await self.parents.read()
         if not parent.is_marked:
             return ChangeSet()
-        unclear = parent.inventory.kinds - self.clean_kinds(wanted)
+        unclear = parent.inventory.kinds - self.clean_kinds(wanted, parent.inventory.namespaces)
         inventory = replace(parent.inventory, kinds=unclear)
         members, unseen = await self.members(inventory, desired.resources)
         pruning = prune(members, wanted, self.applyset)
@@ -92,7 +95,9 @@ class Pruner:
         members, _ = await self.members(inventory, desired.resources)
         return losses(members, prune(members, desired.refs, self.applyset))
 
-    def clean_kinds(self, wanted: frozenset[Ref]) -> frozenset[GroupKind]:
+    def clean_kinds(
+        self, wanted: frozenset[Ref], namespaces: frozenset[str]
+    ) -> frozenset[GroupKind]:
         """Kinds of which watches know all members, and none that must go.
 
         Where there is one that must, it is looked at in the cluster itself before it goes.
@@ -105,6 +110,7 @@ class Pruner:
             kind
             for kind, informer in synced.items()
             if informer is not None
+            and (not informer.resource.namespaced or watch.covers(kind, namespaces))
             and all(
                 member_action(observe(each), wanted, self.applyset) == MemberAction.KEEP
                 for each in informer.items()
@@ -184,10 +190,34 @@ class Pruner:
         """The members of one kind in one namespace, or why we may not see them."""
         try:
             found = await self.live_state.members(resource, namespace)
+        except (ServerError, Throttled) as error:
+            if CONVERSION not in error.message:
+                raise
+            return await self.list_other_versions(resource, namespace, error)
         except Forbidden as error:
+            home = self.applyset.key.namespace
+            if resource.namespaced and not namespace and home:
+                # Who may not look everywhere may look where most members are.
+                return await self.list_namespace(resource, home)
+            if namespace not in ("", home):
+                # The parent does not say which kind is in which namespace. Where we may not look,
+                # we have installed nothing: rights are compared before anything is written.
+                return [], []
             ref = Ref(resource.group, resource.kind, namespace, "")
             return [], [refusal(ref, error, "list")]
         return [SetMember(resource, each) for each in found], []
+
+    async def list_other_versions(
+        self, resource: Resource, namespace: str, error: ServerError | Throttled
+    ) -> tuple[list[SetMember], list[Outcome]]:
+        """The members of a kind whose webhook is down: the version that is stored needs none."""
+        for other in await self.client.discovery.other_versions(resource):
+            try:
+                found = await self.live_state.members(other, namespace)
+            except (ServerError, Throttled):
+                continue
+            return [SetMember(other, each) for each in found], []
+        raise error
 
     def hidden(self, api_version: str) -> ObjectFailure:
         """The failure for kinds whose own server is down: members of theirs may be there."""

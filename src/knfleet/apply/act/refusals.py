@@ -1,4 +1,4 @@
-"""What a server's refusal means, in words that say who can mend it."""
+"""What a server's refusal means, by who can fix it."""
 
 import re
 
@@ -47,13 +47,12 @@ def refusal(ref: Ref, error: KubeError, verb: str = "apply") -> ObjectFailure:
 
 
 def reason_of(error: KubeError) -> FailureKind:
-    """Which kind of failure an error is."""
     if isinstance(error, NetworkError):
         return FailureKind.UNANSWERED
     if not isinstance(error, ApiError):
         return FailureKind.OTHER
-    said = next((why for text, why in BY_TEXT if text in error.message), None)
-    return said or reason_by_code(error)
+    kind = next((why for text, why in BY_TEXT if text in error.message), None)
+    return kind or reason_by_code(error)
 
 
 def reason_by_code(error: ApiError) -> FailureKind:

@@ -1,8 +1,8 @@
 """One object at a time: adopt it, apply it, or make it anew.
 
 Every error of the server becomes a failure of that object. Jobs are the one kind that is deleted
-and made anew when a field cannot be changed; for all others that would be a loss that nobody asked
-for, so they are reported.
+and made anew when a field cannot be changed; for all others that would be a loss that was not
+requested for, so they are reported.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class Writer:
             await self.client.patch(resource, key, takeover_patch(manifest, now))
 
     async def found_namespace(self, manifest: Object) -> Object:
-        """Create a Namespace, and remember on it that we did; nobody else's gets that mark.
+        """Create a Namespace, and remember on it that we did; no other gets that mark.
 
         An apply cannot tell whether it created something, hence the separate request.
         """
@@ -160,7 +160,7 @@ class Writer:
                 seconds=self.deadlines.gone_seconds,
             )
         except (NotFound, Conflict):
-            pass  # somebody else deleted it, which is as good
+            pass  # another client deleted it, which is as good
         return await self.apply(resource, desired.manifest)
 
 

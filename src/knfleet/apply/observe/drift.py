@@ -1,6 +1,6 @@
 """Changes by others to what we applied: what changed, who did it, and when it becomes a conflict.
 
-Drift is seen from metadata: a field that we applied and no longer own was changed by somebody,
+Drift is seen from metadata: a field that we applied and no longer own was changed by a client,
 whose own set of fields tells the name. A field that was removed leaves no name behind.
 """
 
@@ -18,7 +18,7 @@ from knfleet.apply.refs import Ref
 
 
 class ChangedField(Struct, frozen=True, order=True):
-    """A field that was changed, and by which field manager; empty when nobody can tell."""
+    """A field that was changed, and by which field manager; empty when unknown."""
 
     field: str
     manager: str = ""
@@ -36,7 +36,7 @@ class Drift(Struct, frozen=True):
 
     @property
     def managers(self) -> list[str]:
-        """Who changed it, as far as can be told."""
+        """Who changed it, as far as is known."""
         return sorted({each.manager for each in self.touched if each.manager})
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """What is there: from informers, else from memory while it is fresh, else by lists.
 
 Only metadata is read. What no informer knows is looked up by name, since an object that is no
-member yet may be the Go operator's, or somebody else's.
+member yet may be the Go operator's, or another client's.
 """
 
 import asyncio
@@ -31,6 +31,8 @@ class AppliedObject(Struct, frozen=True):
     digest: str
     version: str
     checked_at: float
+    is_member: bool = True
+    """Whether watches tell of it: an administrator's object is no member of the set."""
 
 
 class AppliedObjects:
@@ -41,9 +43,9 @@ class AppliedObjects:
         self.fresh_seconds = fresh_seconds
         self.records: dict[Ref, AppliedObject] = {}
 
-    def note(self, ref: Ref, digest: str, version: str) -> None:
+    def note(self, ref: Ref, digest: str, version: str, *, is_member: bool = True) -> None:
         """An object is as it should be at this version."""
-        self.records[ref] = AppliedObject(digest, version, self.now())
+        self.records[ref] = AppliedObject(digest, version, self.now(), is_member)
 
     def forget(self, refs: Iterable[Ref]) -> None:
         """Look at these again."""
@@ -121,7 +123,7 @@ class LiveStateReader:
         for desired in members:
             record = self.applied_objects.records.get(desired.ref)
             is_right = record is not None and record.digest == desired.digest
-            if informer is None:
+            if informer is None or (record is not None and not record.is_member):
                 if record is not None and is_right and self.applied_objects.is_fresh(record):
                     trusted.add(desired.ref)
                 else:
@@ -166,12 +168,10 @@ class LiveStateReader:
         return [each for part in parts for each in part]
 
     async def get(self, resource: Resource, key: Key) -> ObservedObject | None:
-        """One object, as it is now."""
         found = await self.list(resource, key.namespace, fields=f"metadata.name={key.name}")
         return found[0] if found else None
 
     async def members(self, resource: Resource, namespace: str = "") -> list[ObservedObject]:
-        """The members of one kind."""
         return await self.list(resource, namespace, labels=self.applyset.selector)
 
     async def list(

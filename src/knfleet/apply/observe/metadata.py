@@ -22,10 +22,12 @@ class ObservedObject(Struct, frozen=True):
     """The set that the object says it belongs to."""
     applied_hash: str = ""
     created_by: str = ""
+    provides: tuple[str, ...] = ()
+    """Of a role that an administrator made: the digests of what it stands for."""
     legacy: tuple[str, ...] = ()
     """Annotations of the Go operator that are on the object."""
     deleted_at: str = ""
-    """When somebody asked for its deletion, by the server's clock."""
+    """When its deletion was requested, by the server's clock."""
     finalizers: tuple[str, ...] = ()
     managed: tuple[Object, ...] = ()
     """The entries of managedFields."""
@@ -64,7 +66,6 @@ class ObservedObject(Struct, frozen=True):
 
     @property
     def others(self) -> Iterable[Object]:
-        """The entries of everybody else."""
         return (entry for entry in self.managed if not is_own(entry))
 
 
@@ -89,6 +90,7 @@ def observe(manifest: Object) -> ObservedObject:
         part_of=part(meta, "labels").get(well_known.PART_OF, ""),
         applied_hash=annotations.get(well_known.APPLIED_HASH, ""),
         created_by=annotations.get(well_known.CREATED_BY, ""),
+        provides=tuple(filter(None, annotations.get(well_known.PROVIDES, "").split(","))),
         legacy=legacy,
         deleted_at=meta.get("deletionTimestamp") or "",
         finalizers=tuple(meta.get("finalizers") or ()),

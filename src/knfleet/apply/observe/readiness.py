@@ -44,7 +44,6 @@ class SetReadiness(Struct, frozen=True):
     healths: tuple[ObjectReadiness, ...] = ()
 
     def by(self, state: ReadinessState) -> list[ObjectReadiness]:
-        """The objects in one state."""
         return [health for health in self.healths if health.state == state]
 
     @property
@@ -94,12 +93,10 @@ def summarize(wanted: Iterable[Ref], found: Mapping[Ref, Object]) -> SetReadines
 
 
 def conditions(manifest: Object) -> dict[str, Object]:
-    """The conditions of an object by type."""
     return {each["type"]: each for each in items(manifest, "status", "conditions")}
 
 
 def is_true(condition: Object | None) -> bool:
-    """Whether a condition is there and True."""
     return condition is not None and condition.get("status") == "True"
 
 

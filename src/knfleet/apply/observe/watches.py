@@ -6,6 +6,7 @@ Each kind costs a connection, so the caller chooses which kinds are worth one.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ from knfleet.apply.refs import CRD, NAMESPACE, GroupKind, Ref
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 
+EVERYWHERE: Mapping[Resource, str] = MappingProxyType({})
 JUDGED = frozenset(JUDGES) - {CRD, NAMESPACE}
 """Kinds whose status tells whether they work; CRDs are too large to keep, and settle at once."""
 
@@ -41,17 +43,28 @@ class SetWatch:
         self.changed = asyncio.Event()
         self.wanted = asyncio.Event()
 
-    def follow(self, resources: Iterable[Resource]) -> bool:
-        """Watch these kinds beside those that are watched already; whether any is new."""
-        before = len(self.informers)
+    def follow(
+        self,
+        resources: Iterable[Resource],
+        namespaces: Mapping[Resource, str] = EVERYWHERE,
+    ) -> bool:
+        """Watch these kinds beside those that are watched already; whether any is new.
+
+        A kind is watched in the namespace that is given for it, else in all.
+        """
+        is_new = False
         for resource in resources:
-            kind = GroupKind.of(resource)
-            if kind in self.informers:
+            kind, namespace = GroupKind.of(resource), namespaces.get(resource, "")
+            known = self.informers.get(kind)
+            if known is not None and known.selection.namespace in ("", namespace):
                 continue
+            is_new = True
             judged = kind in JUDGED
             informer = Informer(
                 self.client,
                 resource,
+                # Of two namespaces, none is enough.
+                namespace if known is None else "",
                 labels=self.applyset.selector,
                 metadata_only=not judged,
                 trim=slim_workload if judged else slim,
@@ -59,7 +72,7 @@ class SetWatch:
             informer.on_change(self.notice)
             self.informers[kind] = informer
         self.wanted.set()
-        return len(self.informers) > before
+        return is_new
 
     def follows(self, resources: Iterable[Resource]) -> bool:
         """Whether all of these kinds are watched."""
@@ -84,19 +97,32 @@ class SetWatch:
 
     async def run(self) -> None:
         """Follow all kinds, and those that are added later, until cancelled."""
-        running: set[GroupKind] = set()
+        running: dict[GroupKind, tuple[Informer, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
                 self.wanted.clear()
-                for kind in self.informers.keys() - running:
-                    running.add(kind)
-                    group.create_task(self.informers[kind].run())
+                for kind, informer in self.informers.items():
+                    known, task = running.get(kind, (None, None))
+                    if known is informer:
+                        continue
+                    if task is not None:
+                        task.cancel()
+                    running[kind] = informer, group.create_task(informer.run())
                 await self.wanted.wait()
 
     async def synced(self, kinds: Iterable[GroupKind] | None = None) -> None:
         """Wait until everything that is there is known, or everything of some kinds."""
         for kind in list(self.informers if kinds is None else kinds):
             await self.informers[kind].synced.wait()
+
+    def covers(self, kind: GroupKind, namespaces: Iterable[str]) -> bool:
+        """Whether a kind is watched in all of these namespaces."""
+        informer = self.informers.get(kind)
+        if informer is None:
+            return False
+        return informer.selection.namespace == "" or set(namespaces) <= {
+            informer.selection.namespace
+        }
 
     def informer(self, kind: GroupKind) -> Informer | None:
         """The informer of a kind, when it knows everything that is there."""

@@ -1,10 +1,10 @@
 """Who owns which field: the sets that an API server keeps in `metadata.managedFields`.
 
 A set is a tree of `f:name` (a field), `k:{...}` (a list item by its key), `v:...` (a value of a
-list that is a set) and `.` (the thing itself, beside what is in it); an empty node is a leaf.
-When anybody changes a field, the server takes it out of the sets of all others. So a set that still
-holds everything that we applied proves that nobody changed any of it, and what is missing from it
-is exactly what was changed: no values are needed to see that, metadata is enough.
+list that is a set) and `.` (the thing itself, beside what is in it); an empty node is a leaf. When
+a client changes a field, the server takes it out of the sets of all others. So a set that still
+holds everything that we applied proves that no client changed any of it, and what is missing from
+it is exactly what was changed: no values are needed to see that, metadata is enough.
 """
 
 from collections.abc import Iterator, Mapping
@@ -125,7 +125,7 @@ def walk(
 def walk_list(
     node: FieldSet, items: list[object], field: str, path: tuple[str, ...]
 ) -> Iterator[UnownedField]:
-    """What of a list, whose items are told apart by keys or values, a node does not hold."""
+    """What of a list, whose items are distinguished by keys or values, a node does not hold."""
     keyed = [(name, msgspec.json.decode(name[2:])) for name in node if name.startswith("k:")]
     if keyed:
         yield from walk_keyed(node, keyed, cast("list[Object]", items), field, path)

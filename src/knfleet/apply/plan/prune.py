@@ -2,8 +2,8 @@
 
 Never deleted: CRDs, because all objects of their kind would go with them; Namespaces that we did
 not create, or that hold the parent of the set; anything that does not carry the label of the set,
-or carries it as a copy of one of our objects that somebody else made. Those that stay are released:
-they lose the label, so that a later set can have them.
+or carries it as a copy of one of our objects that another client made. Those that stay are
+released: they lose the label, so that a later set can have them.
 """
 
 from collections.abc import Collection, Iterable
@@ -165,6 +165,6 @@ def is_aggregated(observed: ObservedObject) -> bool:
 
 
 def is_ghost(observed: ObservedObject) -> bool:
-    """Whether nobody but the aggregation controller ever wrote an object."""
+    """Whether only the aggregation controller ever wrote an object."""
     managers = {entry.get("manager") for entry in observed.managed}
     return observed.part_of == "" and managers == {AGGREGATION}

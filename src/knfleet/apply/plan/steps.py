@@ -1,7 +1,7 @@
 """What must be done to each object, decided from what is wanted and what is there.
 
 An object is left alone when it carries the hash of what is wanted and we still own every field that
-we applied: then nobody has changed it since (see `apply.fields`, and docs/decisions/0006).
+we applied: then no client has changed it since (see `apply.fields`, and docs/decisions/0006).
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from knfleet.apply.desired import Desired, DesiredSet
 from knfleet.apply.manifest_fields import part
 from knfleet.apply.observe.metadata import ObservedObject
 from knfleet.apply.plan.field_sets import UnownedField, contains, set_of, uncovered
+from knfleet.apply.plan.provided_roles import role_digest
 from knfleet.apply.plan.takeover import is_inherited
 from knfleet.apply.plan.waves import Wave, in_waves
 from knfleet.apply.plan.webhooks import Webhooks, webhooks_of
@@ -55,7 +56,6 @@ class ApplyStep(Struct, frozen=True):
 
     @property
     def manifest(self) -> Object:
-        """What to apply."""
         return fitted(self.desired, self.observed)
 
 
@@ -100,6 +100,13 @@ def decide(desired: Desired, observed: ObservedObject | None, context: StepConte
         return ApplyStep(desired, StepAction.KEEP if shared else StepAction.REFUSE, observed)
     if observed.deleting:
         return ApplyStep(desired, StepAction.WAIT, observed)
+    if observed.provides and role_digest(desired.manifest) in observed.provides:
+        return ApplyStep(desired, StepAction.KEEP, observed)
+    return decide_ours(desired, observed, context)
+
+
+def decide_ours(desired: Desired, observed: ObservedObject, context: StepContext) -> ApplyStep:
+    """What must be done to an object that is there and that we may write."""
     if is_inherited(observed):
         return ApplyStep(desired, StepAction.ADOPT, observed)
     if observed.part_of != context.set_id or observed.applied_hash != desired.digest:

@@ -55,7 +55,7 @@ def moved(managed: list[Object], api_version: str, now: str) -> list[Object]:
 
 
 def takeover_patch(manifest: Object, now: str) -> list[Object]:
-    """The JSON patch that makes an object ours, unless somebody writes it meanwhile."""
+    """The JSON patch that makes an object ours, unless a client writes it meanwhile."""
     meta = manifest["metadata"]
     annotations = part(meta, "annotations")
     steps: list[Object] = [

@@ -4,15 +4,16 @@
 |------------|--------------------------------------------|---------------------------------------|
 | foundation | Namespaces, CRDs, PriorityClasses          | everything else lives in them         |
 | addresses  | Services                                   | an API server hands out addresses one |
-|            |                                            | at a time; nobody waits for them      |
-| rules      | roles, webhook configurations              | a binding is refused when its role    |
-|            |                                            | cannot be read; a stale webhook of an |
-|            |                                            | earlier install blocks what comes     |
-| material   | bindings, accounts, ConfigMaps, Secrets    | pods start with them                  |
-| work       | everything else; custom resources when     | pods first, since they take longest   |
-|            | their CRDs are established                 |                                       |
-| gated      | custom resources that a webhook of the set | the webhook must answer first         |
-|            | looks at                                   |                                       |
+|            |                                            | at a time; no caller waits for them
+| | rules      | roles, webhook configurations              | a binding is refused when its role
+| |            |                                            | cannot be read; a stale webhook of an
+| |            |                                            | earlier install blocks what comes
+| | material   | bindings, accounts, ConfigMaps, Secrets    | pods start with them
+| | work       | everything else; custom resources when     | pods first, since they take longest
+| |            | their CRDs are established                 |
+| | gated      | custom resources that a webhook of the set | the webhook must answer first
+| |            | looks at                                   |
+|
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""`knfleet accept`: take clusters in that asked to join."""
+"""`knfleet accept`: accept clusters that asked to join."""
 
 import asyncio
 import time
@@ -82,8 +82,8 @@ async def accept_cluster(client: "Client", name: str, options: dict[str, Any]) -
         pending_requests,
     )
 
-    said: str = options["requesters"]
-    requesters = [user for user in said.split(",") if user]
+    users: str = options["requesters"]
+    requesters = [user for user in users.split(",") if user]
     if options["unchecked"]:
         requesters += [each.request.user for each in await pending_requests(client, name)]
     wish = AcceptOptions(

@@ -30,6 +30,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     All clusters must be detached before.
     """
+    from knfleet.api.cluster.tunnel import BY_LOAD_BALANCER
     from knfleet.cli.fleet.init import objects_of
     from knfleet.install.deployments import HubInstall
     from knfleet.workflows.detach import DetachOptions, StillAttached, clean
@@ -37,9 +38,10 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
     leave = DetachOptions(dry_run=options["dry_run"], seconds=float(options["timeout"]))
     connection = connection_of(kubeconfig, context)
+    everything = HubInstall(image="", check_profile_use=True, tunnel_endpoint=BY_LOAD_BALANCER)
     objects = [
         each
-        for each in objects_of(HubInstall(image="", check_profile_use=True), connection)
+        for each in objects_of(everything, connection)
         if options["purge_operator"] or each["kind"] != "CustomResourceDefinition"
     ]
 

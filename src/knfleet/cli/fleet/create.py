@@ -2,12 +2,14 @@
 
 import click
 
+from knfleet.cli.placement import create as placement
 from knfleet.cli.work import create
 
 
 @click.group()
 def command() -> None:
-    """Create works."""
+    """Create works and placements."""
 
 
 command.add_command(create.command)
+command.add_command(placement.command)

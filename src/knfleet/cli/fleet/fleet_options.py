@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = Callable[..., Any]
 LATER = {
-    "grpc": "registration by gRPC is not supported yet; clusters register by csr",
-    "awsirsa": "registration by AWS IAM roles is not supported yet; clusters register by csr",
+    "awsirsa": "registration by AWS IAM roles is not supported yet; use csr or grpc",
 }
 LATER_FLAGS = {
     "image-pull-credential-file": (
@@ -31,8 +30,6 @@ LATER_FLAGS = {
     "enable-sync-labels": "labels are not copied to what is installed yet",
     "addon-kubeclient-registration-auth": "add-ons are not supported yet",
     "addon-token-expiration-seconds": "add-ons are not supported yet",
-    "placement": "placements are not supported here yet; name the clusters by --clusters",
-    "replicaset": "placements are not supported here yet; name the clusters by --clusters",
 }
 """Flags that are known, and why they cannot be used yet."""
 
@@ -132,7 +129,7 @@ def later_options(*names: str) -> Callable[[Command], Command]:
 def reason_of(flag: str) -> str:
     """Why a flag is not supported yet."""
     known = LATER_FLAGS.get(flag.removeprefix("--"))
-    return known or LATER["grpc" if "grpc" in flag else "awsirsa"]
+    return known or LATER["awsirsa"]
 
 
 def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":

@@ -9,6 +9,7 @@ import click
 from knfleet.cli.completion_names import names_of_clusters
 from knfleet.cli.fleet.fleet_options import cluster_options, connection_of, on_cluster, print_json
 from knfleet.cli.output import explained, table
+from knfleet.cli.placement import get as placements
 from knfleet.cli.work import get as works
 from knfleet.kube.errors import KubeError
 
@@ -22,10 +23,11 @@ HEADINGS = ("NAME", "HUB ACCEPTED", "MANAGED CLUSTER URLS", "JOINED", "AVAILABLE
 
 @click.group()
 def command() -> None:
-    """Print tokens, and the clusters and works of a hub."""
+    """Print tokens, and the clusters, works and placements of a hub."""
 
 
 command.add_command(works.command)
+command.add_command(placements.command)
 
 
 @command.command("token")
@@ -114,12 +116,12 @@ def row(cluster: "ManagedCluster", now: datetime) -> list[str]:
     from knfleet.api.cluster.managedcluster import AVAILABLE, JOINED
     from knfleet.api.conditions import find
 
-    said = [find(cluster.status.conditions, type_) for type_ in (JOINED, AVAILABLE)]
+    found = [find(cluster.status.conditions, type_) for type_ in (JOINED, AVAILABLE)]
     return [
         cluster.name,
         str(cluster.spec.hub_accepts_client).lower(),
         ",".join(each.url for each in cluster.spec.managed_cluster_client_configs),
-        *("" if each is None else each.status for each in said),
+        *("" if each is None else each.status for each in found),
         age(cluster.metadata.creation_timestamp, now),
     ]
 

@@ -24,7 +24,7 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from knfleet.install.deployments import HubInstall
+    from knfleet.install.deployments import GrpcExposure, HubInstall
     from knfleet.kube.client.verbs import Client
     from knfleet.kube.endpoint import Connection
     from knfleet.workflows.join_token import JoinToken
@@ -69,7 +69,23 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     "--registration-drivers",
     "drivers",
     default="csr",
-    help="Registration drivers; csr is supported.",
+    help="Registration drivers, as csr,grpc.",
+)
+@click.option(
+    "--grpc-endpoint-type",
+    "grpc_type",
+    type=click.Choice(["hostname", "loadBalancer", "route"]),
+    default=None,
+    help="With grpc: how agents reach the gRPC server.",
+)
+@click.option(
+    "--grpc-server", "grpc_host", default="", help="With grpc: host name of the gRPC server."
+)
+@click.option(
+    "--auto-approved-grpc-identities",
+    "grpc_approved",
+    default="",
+    help="With grpc: users whose clusters are accepted automatically, as a,b.",
 )
 @click.option(
     "--auto-approved-csr-identities",
@@ -89,13 +105,24 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     default=None,
     help="Labels that agents may give their clusters, as a/,b/.",
 )
+@click.option(
+    "--tunnel-endpoint",
+    "tunnel",
+    default="",
+    metavar="HOST:PORT",
+    help="How agents reach the hub's tunnel, or LoadBalancer; without it there is none.",
+)
+@click.option(
+    "--tunnel-front",
+    "front",
+    default="",
+    metavar="URL",
+    help="How consumers of ClusterProfiles reach the tunnel; by its Service unless given.",
+)
 @click.option("--releases", default="", help="Source of Knative's release files for the pod.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @click.option("--singleton", is_flag=True, hidden=True)
 @later_options(
-    "grpc-server",
-    "grpc-endpoint-type",
-    "auto-approved-grpc-identities",
     "hub-cluster-arn",
     "aws-resource-tags",
     "auto-approved-arn-patterns",
@@ -132,42 +159,89 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
         click.echo(DONE.format(command=invitation.command()), nl=False)
 
 
+def checked_endpoint(text: str) -> str:
+    """The address of the tunnel, as agents are told it."""
+    from knfleet.hub.tunnel.tunnel_endpoint import endpoint_problem
+
+    if text and (problem := endpoint_problem(text)):
+        raise click.UsageError(f"--tunnel-endpoint {text}: {problem}")
+    return text
+
+
+def checked_front(text: str, endpoint: str) -> str:
+    """The address of the tunnel, as consumers are told it."""
+    from knfleet.hub.tunnel.tunnel_endpoint import front_problem
+
+    if text and not endpoint:
+        raise click.UsageError("--tunnel-front needs --tunnel-endpoint")
+    if text and (problem := front_problem(text)):
+        raise click.UsageError(f"--tunnel-front {text}: {problem}")
+    return text
+
+
 def plan_of(options: dict[str, Any]) -> "HubInstall":
     """How the hub is to be installed, as the flags say."""
     from knfleet.api.operator import AUTO_APPROVAL_GATE
     from knfleet.install.deployments import HubInstall
 
-    for driver in options["drivers"].split(","):
-        if driver != "csr":
-            from knfleet.cli.fleet.fleet_options import LATER
-
-            known = LATER.get(driver, f"there is no such driver; use {', '.join(DRIVERS)}")
-            raise click.UsageError(f"--registration-drivers {driver}: {known}")
     gates = gates_of(options["gates"])
-    said: str = options["approved"]
-    approved = tuple(name for name in said.split(",") if name)
-    if approved and not dict(gates).get(AUTO_APPROVAL_GATE):
-        raise click.UsageError(
-            f"--auto-approved-csr-identities needs --feature-gates {AUTO_APPROVAL_GATE}=true"
-        )
+    approved = names_of(options["approved"])
+    for flag, names in (("csr", approved), ("grpc", names_of(options["grpc_approved"]))):
+        if names and not dict(gates).get(AUTO_APPROVAL_GATE):
+            raise click.UsageError(
+                f"--auto-approved-{flag}-identities needs --feature-gates {AUTO_APPROVAL_GATE}=true"
+            )
     return HubInstall(
         image=image_from(options["registry"], options["image"], options["version"]),
         quality=quality_of(options["qos"], options["limits"], options["requests"]),
         auto_approved=approved,
         feature_gates=gates,
+        grpc=exposure_of(options),
         releases=options["releases"],
         check_profile_use=options["check_profile_use"],
         agent_labels=label_prefixes(options["labels"]),
+        tunnel_endpoint=checked_endpoint(options["tunnel"]),
+        tunnel_front=checked_front(options["front"], options["tunnel"]),
     )
 
 
-def label_prefixes(said: str | None) -> tuple[str, ...]:
+def names_of(text: str) -> tuple[str, ...]:
+    """Names as a,b."""
+    return tuple(name for name in text.split(",") if name)
+
+
+def exposure_of(options: dict[str, Any]) -> "GrpcExposure | None":
+    """How agents reach the gRPC server, if clusters may register so."""
+    from knfleet.cli.fleet.fleet_options import LATER
+    from knfleet.install.deployments import GrpcExposure
+
+    drivers = names_of(options["drivers"])
+    for driver in drivers:
+        if driver not in ("csr", "grpc"):
+            known = LATER.get(driver, f"there is no such driver; use {', '.join(DRIVERS)}")
+            raise click.UsageError(f"--registration-drivers {driver}: {known}")
+    if "csr" not in drivers:
+        raise click.UsageError(f"--registration-drivers {options['drivers']}: csr is always one")
+    host: str = options["grpc_host"]
+    if "grpc" not in drivers:
+        if host or options["grpc_type"] or options["grpc_approved"]:
+            raise click.UsageError("flags of gRPC need --registration-drivers csr,grpc")
+        return None
+    kind: str = options["grpc_type"] or ("hostname" if host else "loadBalancer")
+    if kind in ("hostname", "route") and not host:
+        raise click.UsageError(
+            f"--grpc-endpoint-type {kind} needs --grpc-server with the host name of the server"
+        )
+    return GrpcExposure(kind, host, names_of(options["grpc_approved"]))
+
+
+def label_prefixes(text: str | None) -> tuple[str, ...]:
     """The prefixes of labels that agents may set: those named, or the usual ones."""
     from knfleet.api.cluster.managedcluster import AGENT_LABELS
 
-    if said is None:
+    if text is None:
         return AGENT_LABELS
-    prefixes = tuple(each for each in said.split(",") if each)
+    prefixes = tuple(each for each in text.split(",") if each)
     for each in prefixes:
         if not re.fullmatch(r"[A-Za-z0-9][-A-Za-z0-9._]*(/[-A-Za-z0-9._]*)?", each):
             raise click.UsageError(

@@ -23,7 +23,9 @@ from knfleet.cli.output import explained
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
+    from knfleet.agent.grpc.grpc_config import GrpcConfig
     from knfleet.install.agent_manifests import AgentInstall
+    from knfleet.kube.client.verbs import Client
     from knfleet.kube.endpoint import Connection
     from knfleet.workflows.hub_discovery import HubReference
 
@@ -70,6 +72,19 @@ Please log onto the hub cluster and run the following command:
 @click.option("--proxy-url", default="", help="Proxy for connections to the hub.")
 @click.option("--proxy-ca-file", type=FILE, help="The proxy's CA.")
 @click.option(
+    "--tunnel",
+    type=click.Choice(["always", "auto", "never"]),
+    default="auto",
+    help="Whether the hub reaches the cluster through its agent; auto: if it cannot directly.",
+)
+@click.option(
+    "--tunnel-service",
+    "services",
+    multiple=True,
+    metavar="NAMESPACE/NAME:PORT",
+    help="Service that the hub may reach through the agent, beside the API server.",
+)
+@click.option(
     "--external-server-url",
     "urls",
     multiple=True,
@@ -82,15 +97,25 @@ Please log onto the hub cluster and run the following command:
     default=YEAR_SECONDS,
     help="Requested lifetime of the agent's certificates.",
 )
+@click.option(
+    "--access-rights",
+    "access_rights",
+    type=FILE,
+    envvar="KNFLEET_ACCESS_RIGHTS",
+    help="What the hub may do, as `knfleet rights` prints it; when not given, install all releases"
+    " of Knative that are known.",
+)
 @click.option("--klusterlet-annotation", "annotations", multiple=True, help="As name=value.")
 @click.option(
-    "--registration-auth", "auth", default="csr", help="Registration driver; csr is supported."
+    "--registration-auth", "auth", default="csr", help="Registration driver: csr or grpc."
 )
+@click.option(
+    "--grpc-server", default="", help="With grpc: host, or host and port, of the gRPC server."
+)
+@click.option("--grpc-ca-file", type=FILE, help="With grpc: the CA of the gRPC server.")
 @click.option("--feature-gates", "gates", default="", help="As ClusterProperty=true.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @later_options(
-    "grpc-server",
-    "grpc-ca-file",
     "hub-cluster-arn",
     "managed-cluster-arn",
     "image-pull-credential-file",
@@ -111,7 +136,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     """
     check(options)
     connection = connection_of(kubeconfig, context)
-    hub = asyncio.run(reached(wanted_of(options)))
+    hub = asyncio.run(hub_of(options))
     plan = plan_of(options, hub, connection)
     objects = everything(plan)
     if options["dry_run"]:
@@ -132,11 +157,51 @@ def check(options: dict[str, Any]) -> None:
 
     if problem := new_name_problem(options["cluster"]):
         raise click.UsageError(f"--cluster-name {options['cluster']}: {problem}")
-    if options["auth"] != "csr":
-        known = LATER.get(options["auth"], "there is no such way; use csr")
-        raise click.UsageError(f"--registration-auth {options['auth']}: {known}")
+    auth = options["auth"]
+    if auth not in ("csr", "grpc"):
+        known = LATER.get(auth, "there is no such way; use csr or grpc")
+        raise click.UsageError(f"--registration-auth {auth}: {known}")
+    if auth == "grpc" and not (options["grpc_server"] and options["grpc_ca_file"]):
+        raise click.UsageError("--registration-auth grpc needs --grpc-server and --grpc-ca-file")
+    if auth != "grpc" and (options["grpc_server"] or options["grpc_ca_file"]):
+        raise click.UsageError("--grpc-server and --grpc-ca-file need --registration-auth grpc")
     if (options["mode"] == "hosted") != bool(options["managed"]):
         raise click.UsageError("--mode hosted and --managed-cluster-kubeconfig go together")
+
+
+async def hub_of(options: dict[str, Any]) -> "Connection":
+    """The way to the hub; what is wrong with it ends the command."""
+    from knfleet.workflows.grpc.grpc_discovery import GrpcUnusable, find_grpc, is_grpc, unverified
+
+    wanted = wanted_of(options)
+    try:
+        if options["auth"] == "grpc":
+            await find_grpc(grpc_config(options), options["token"], options["cluster"])
+            return unverified(wanted)
+        if await is_grpc(wanted.server):
+            print_progress(
+                f"Note: {wanted.server} is a gRPC server. The cluster registers when"
+                " spec.registrationConfiguration.registrationDriver.authType of its Klusterlet is"
+                " grpc."
+            )
+            options["is_grpc"] = True
+            return unverified(wanted, needs_ca=True)
+    except GrpcUnusable as error:
+        raise click.ClickException(str(error)) from error
+    return await reached(wanted)
+
+
+def grpc_config(options: dict[str, Any]) -> "GrpcConfig":
+    """Where the gRPC server is, as the flags say."""
+    from knfleet.agent.grpc.grpc_config import GrpcConfig, target_of
+    from knfleet.workflows.hub_discovery import HubUnusable, read_ca
+
+    path: Path = options["grpc_ca_file"]
+    try:
+        ca = read_ca(path.read_bytes(), str(path))
+    except HubUnusable as error:
+        raise click.ClickException(str(error)) from error
+    return GrpcConfig(target_of(options["grpc_server"], "--grpc-server"), ca, options["token"])
 
 
 async def reached(wanted: "HubReference") -> "Connection":
@@ -172,14 +237,19 @@ def wanted_of(options: dict[str, Any]) -> "HubReference":
     )
 
 
+def usual_urls(server: str, tunnel: str) -> tuple[str, ...]:
+    """The addresses that the hub is given when none is named: none if it needs none."""
+    return () if tunnel == "always" else (server,)
+
+
 def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "AgentInstall":
     """How the cluster is to be joined.
 
-    Unless something else is said, the hub reaches the cluster where this command does: the address
+    By default, the hub reaches the cluster where this command does: the address
     that pods use is of no use elsewhere.
     """
     from knfleet.agent.registration.cluster_names import random_agent
-    from knfleet.cli.process.agent import annotations
+    from knfleet.cli.process.agent import annotations, checked_services
     from knfleet.install.agent_manifests import AgentInstall
     from knfleet.kube.auth.kubeconfig import connect, parse
     from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
@@ -193,19 +263,38 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
         server = connect(parse(content, EntryOrigin(str(options["managed"])))).endpoint.server
         name = f"klusterlet-hosted-{random_agent()}"
         place = {"klusterlet": name, "namespace": name, "managed_kubeconfig": content}
+    if options["auth"] == "grpc":
+        place |= {"auth_type": "grpc", "grpc_config": grpc_config(options).with_token()}
     singleton = "Singleton" if options["singleton"] else "Default"
     return AgentInstall(
         cluster=options["cluster"],
         bootstrap=bootstrap_kubeconfig(hub.endpoint, options["token"]),
         image=image_from(options["registry"], options["image"], options["version"]),
-        mode="Hosted" if place else singleton,
+        mode="Hosted" if options["mode"] == "hosted" else singleton,
         quality=quality_of(options["qos"], options["limits"], options["requests"]),
         annotations=annotations(",".join(options["annotations"])),
         lifetime_seconds=options["lifetime"],
-        external_urls=options["urls"] or (server,),
+        external_urls=options["urls"] or usual_urls(server, options["tunnel"]),
         feature_gates=gates_of(options["gates"]),
+        tunnel=options["tunnel"],
+        tunnel_services=checked_services(options["services"]),
+        **rights_from(options["access_rights"]),
         **place,
     )
+
+
+def rights_from(file: Path | None) -> dict[str, Any]:
+    """The rights in a file, if one is given."""
+    from knfleet.install.access_manifests import UnusableRights, rights_in_manifests
+    from knfleet.kube.yaml import load_all
+
+    if file is None:
+        return {}
+    try:
+        manifests = load_all(file.read_bytes(), source=str(file))
+        return {"rights": rights_in_manifests(manifests)}
+    except UnusableRights as error:
+        raise click.ClickException(f"{file}: {error}") from error
 
 
 def everything(plan: "AgentInstall") -> list[dict[str, Any]]:
@@ -222,18 +311,42 @@ async def install(
     from knfleet.install.agent_manifests import home_objects, managed_objects
     from knfleet.kube.auth.kubeconfig import load
     from knfleet.kube.client.verbs import Client
-    from knfleet.workflows.object_lists import WaitTimeout, apply_all
-    from knfleet.workflows.registration_wait import wait_for_registration
+    from knfleet.workflows.object_lists import apply_all
+    from knfleet.workflows.spoke_access import without_foreign_roles
 
     if plan.mode == "Hosted":
         async with Client(load([options["managed"]])) as managed:
-            await apply_all(managed, managed_objects(plan))
-    async with Client(connection) as home, Client(hub) as there:
-        applied = await apply_all(home, home_objects(plan))
+            await apply_all(managed, await without_foreign_roles(managed, managed_objects(plan)))
+    async with Client(connection) as home:
+        applied = await apply_all(home, await without_foreign_roles(home, home_objects(plan)))
         print_progress(f"Applied {len(applied)} objects to {home.cluster}.")
         if options["wait"]:
-            print_progress("Waiting for the agent, and for the hub to hear of the cluster ...")
-            try:
-                await wait_for_registration(home, there, plan, seconds=float(options["timeout"]))
-            except WaitTimeout as error:
-                raise click.ClickException(str(error)) from error
+            await wait(home, plan, hub, options)
+
+
+async def wait(
+    home: "Client", plan: "AgentInstall", hub: "Connection", options: dict[str, Any]
+) -> None:
+    """Wait for the agent, and for the hub to hear of the cluster if it can be asked from here."""
+    from knfleet.agent.registration.drivers.registry import has_grpc
+    from knfleet.api.meta import Key
+    from knfleet.kube.client.verbs import Client
+    from knfleet.workflows.grpc.grpc_discovery import grpc_client
+    from knfleet.workflows.object_lists import WaitTimeout, available
+    from knfleet.workflows.registration_wait import wait_for_registration
+
+    seconds = float(options["timeout"])
+    by_grpc = plan.auth_type == "grpc"
+    try:
+        if options.get("is_grpc") or (by_grpc and not has_grpc()):
+            print_progress("Waiting for the agent ...")
+            await available(home, Key(plan.namespace, plan.workload), seconds=seconds)
+            return
+        print_progress("Waiting for the agent, and for the hub to hear of the cluster ...")
+        there = Client(hub)
+        if by_grpc:
+            there = await grpc_client(grpc_config(options), options["token"], plan.cluster)
+        async with there:
+            await wait_for_registration(home, there, plan, seconds=seconds)
+    except WaitTimeout as error:
+        raise click.ClickException(str(error)) from error

@@ -70,12 +70,12 @@ def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) 
 
     folder = target or bundle_folder()
     chosen = source(origin)
-    with progress(quiet=quiet) as told:
-        if told:
-            told.report(f"getting release files from {chosen}")
+    with progress(quiet=quiet) as reporter:
+        if reporter:
+            reporter.report(f"getting release files from {chosen}")
         lock = asyncio.run(pulling.pull(chosen, folder, lock_file))
-        if told:
-            told.report(f"{len(lock.files)} files in {folder}")
+        if reporter:
+            reporter.report(f"{len(lock.files)} files in {folder}")
 
 
 @command.command(name="list")
@@ -120,4 +120,4 @@ def verify(directory: Path | None, lock_file: Path | None) -> None:
         )
     files = len(bundle_files(folder))
     locked = lock is not None or (folder / LOCK).is_file()
-    click.echo(f"{files} files are well{'' if locked else ', and not locked'}")
+    click.echo(f"{files} files are valid{'' if locked else ', and not locked'}")

@@ -66,7 +66,9 @@ def command(name: str | None, context: str | None, kubeconfig: Path | None, **op
     knfleet plan -f serving.yaml --save plan.json; knfleet apply --plan plan.json
     """
     if sum(map(bool, (name, options["filename"], options["every"]))) != 1:
-        raise click.UsageError("say what to plan: the NAME of a custom resource, -f FILE or --all")
+        raise click.UsageError(
+            "nothing to plan: give the NAME of a custom resource, -f FILE or --all"
+        )
     manifests = read(options["filename"]) if options["filename"] else []
     folder = chosen_folder(options["directory"])
     connection = connection_of(kubeconfig, context)
@@ -133,11 +135,11 @@ async def chosen(
 async def with_progress(planner: "Planner", subjects: "list[PlanSubject]") -> "FleetPlan":
     """Plan, and tell how far it is where that takes a while."""
     total = len(subjects)
-    with progress(quiet=total < 3) as told:
+    with progress(quiet=total < 3) as reporter:
 
         def done(count: int) -> None:
-            if told is not None:
-                told.advance("looking at targets", count, total)
+            if reporter is not None:
+                reporter.advance("reading targets", count, total)
 
         return await planner.plans(subjects, done)
 

@@ -1,4 +1,8 @@
-"""A plan as text: deletions first and loud, then what is made, then what changes. Pure."""
+"""A plan as text: deletions first, then what is created, then what changes. Pure.
+
+Changes that are the same in many objects are folded into one line; `-o wide` and `-o json` list
+each of them.
+"""
 
 import difflib
 import json
@@ -6,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from knfleet.cli.output import painted, table
 from knfleet.view.differences import FieldChange
+from knfleet.view.plan.common_changes import CommonChange, fold
 from knfleet.view.plan.model import FleetPlan, ObjectChange, PlannedAction, ResourcePlan
 
 LONGEST_VALUE = 60
@@ -16,8 +22,8 @@ MOST_LINES = 8
 """So many lines of a text are shown."""
 WORDS = {
     PlannedAction.DELETE: "DELETE",
-    PlannedAction.RECREATE: "DELETE AND MAKE ANEW",
-    PlannedAction.RELEASE: "leave alone",
+    PlannedAction.RECREATE: "DELETE AND RECREATE",
+    PlannedAction.RELEASE: "release",
     PlannedAction.CREATE: "create",
     PlannedAction.CHANGE: "change",
 }
@@ -29,11 +35,12 @@ STANDS = {
 }
 COUNTED = {
     PlannedAction.DELETE: "to delete",
-    PlannedAction.RECREATE: "to make anew",
-    PlannedAction.RELEASE: "to leave alone",
+    PlannedAction.RECREATE: "to recreate",
+    PlannedAction.RELEASE: "to release",
     PlannedAction.CREATE: "to create",
     PlannedAction.CHANGE: "to change",
 }
+NOUNS = {"metadata.labels": "label", "metadata.annotations": "annotation"}
 HEADINGS = ("TARGET", "CUSTOM RESOURCE", "ACTION", "OBJECT", "FIELD", "BEFORE", "AFTER")
 
 
@@ -59,7 +66,6 @@ def totals(plans: FleetPlan) -> str:
 
 
 def block(plan: ResourcePlan) -> Iterator[str]:
-    """One plan."""
     yield heading(plan)
     for problem in plan.problems:
         yield painted(f"  ERROR  {problem}", "bad")
@@ -67,8 +73,11 @@ def block(plan: ResourcePlan) -> Iterator[str]:
         yield painted(f"  warning: {warning}", "busy")
     for field in plan.custom_resource:
         yield from indented(field, "  ")
-    for change in plan.changes:
+    common, rest = fold(plan.changes)
+    for change in rest:
         yield from change_lines(change)
+    for each in common:
+        yield painted(f"  {common_text(each)}", STANDS[PlannedAction.CHANGE])
     if plan.images:
         yield "  images to pull:"
         yield from (f"    {image}" for image in plan.images)
@@ -91,6 +100,16 @@ def change_lines(change: ObjectChange) -> Iterator[str]:
     yield painted(line, STANDS.get(change.act, ""))
     for field in change.fields:
         yield from indented(field, "      ")
+
+
+def common_text(common: CommonChange) -> str:
+    """A change of many objects on one line: `38 objects: label tier a → b`."""
+    change = common.change
+    for start, noun in NOUNS.items():
+        if change.field.startswith(start):
+            name = change.field.removeprefix(start).strip(".[]")
+            change = replace(change, field=f"{noun} {name}")
+    return f"{len(common.refs)} objects: {field_text(change).replace(':', '', 1)}"
 
 
 def indented(change: FieldChange, space: str) -> Iterator[str]:
@@ -147,9 +166,9 @@ def summary(plan: ResourcePlan) -> str:
     if plan.problems and not plan.changes:
         return "Nothing can be planned."
     counts = [(act, len(plan.by(act))) for act in PlannedAction]
-    said = ", ".join(f"{count} {COUNTED[act]}" for act, count in counts if count)
-    if said:
-        return f"{said}."
+    counted = ", ".join(f"{count} {COUNTED[act]}" for act, count in counts if count)
+    if counted:
+        return f"{counted}."
     return "Nothing would change on the target." if not plan.is_empty else "Nothing to do."
 
 
@@ -160,7 +179,6 @@ def wide(plans: FleetPlan) -> str:
 
 
 def rows_of(plan: ResourcePlan) -> Iterator[Sequence[str]]:
-    """The rows of one plan."""
     start = (plan.target, plan.title)
     for problem in plan.problems:
         yield (*start, "ERROR", str(problem.ref or ""), "", "", problem.message)

@@ -186,9 +186,9 @@ class StatusView:
 
         manifest = manifest_of(row, objects)
         cluster = next((each for each in fleet.clusters if each.name == row.cluster), None)
-        told = chain_of(manifest, cluster)
-        if self.opened is None or self.opened[0] != told:
-            self.opened = (told, await self.inspect(told, manifest))
+        known = chain_of(manifest, cluster)
+        if self.opened is None or self.opened[0] != known:
+            self.opened = (known, await self.inspect(known, manifest))
         return self.opened[1]
 
     async def inspect(self, chain: "Chain", manifest: "Object") -> "Chain":

@@ -15,7 +15,7 @@ from knfleet.view.workload_findings import WorkloadFinding
 Row = TypeVar("Row", ClusterRow, InstallRow)
 
 CLUSTER_HEADINGS = ("CLUSTER", "HEALTH", "SINCE", "KUBERNETES", "SERVING", "EVENTING", "REASON")
-CLUSTER_WIDE = ("SETS", "PROFILES", "MESSAGE")
+CLUSTER_WIDE = ("SETS", "PROFILES", "REACHED", "MESSAGE")
 INSTALL_HEADINGS = ("KIND", "NAME", "TARGET", "VERSION", "READY", "SINCE", "REASON", "PROGRESS")
 INSTALL_WIDE = ("MESSAGE",)
 CLUSTER_WORDS: dict[Stand, str] = {
@@ -26,8 +26,8 @@ CLUSTER_WORDS: dict[Stand, str] = {
 }
 INSTALL_WORDS: dict[Stand, str] = {
     "ok": "ready",
-    "busy": "under way",
-    "unknown": "not looked at",
+    "busy": "in progress",
+    "unknown": "not checked",
     "bad": "in trouble",
 }
 
@@ -58,7 +58,7 @@ def blocks(fleet: FleetView, now: datetime, *, wide: bool, lines: int) -> Iterat
 
 
 def fit(rows: Sequence[Row], room: int) -> Sequence[Row]:
-    """All rows that are not fine, and of the others as many as there is room for."""
+    """All rows that are not fine, and of the others as many as fit."""
     if not room:
         return rows
     sick = sum(1 for row in rows if row.stand != "ok")
@@ -90,7 +90,9 @@ def cluster_cells(row: ClusterRow, now: datetime, *, wide: bool) -> list[str]:
         row.eventing,
         "" if row.health == "True" else row.reason,
     ]
-    return [*cells, ",".join(row.sets), ",".join(row.profiles), row.message] if wide else cells
+    if not wide:
+        return cells
+    return [*cells, ",".join(row.sets), ",".join(row.profiles), row.reached_by, row.message]
 
 
 def health_word(row: ClusterRow) -> str:
@@ -145,6 +147,7 @@ def cluster_text(row: ClusterRow, fleet: FleetView, now: datetime) -> str:
         "Kubernetes": row.kubernetes,
         "sets": ", ".join(row.sets),
         "profiles": ", ".join(row.profiles),
+        "reached": reach_text(row, now),
         "joined": "yes" if row.joined else "no",
     }
     lines = [f"Cluster {row.name}"]
@@ -156,6 +159,12 @@ def cluster_text(row: ClusterRow, fleet: FleetView, now: datetime) -> str:
     if row.stand == "bad":
         lines += ["", f"Find the cause: knfleet doctor {row.name}"]
     return "\n".join(lines)
+
+
+def reach_text(row: ClusterRow, now: datetime) -> str:
+    """How the hub reaches a cluster, and since when."""
+    is_open = row.reached_by == "tunnel" and row.tunnel_since
+    return f"{row.reach}, open for {age(row.tunnel_since, now)}" if is_open else row.reach
 
 
 def chain_text(chain: Chain, now: datetime) -> str:
@@ -196,7 +205,6 @@ def news(before: FleetView | None, after: FleetView) -> list[str]:
 
 
 def name_of(row: ClusterRow | InstallRow) -> str:
-    """The name of a row."""
     return row.ref if isinstance(row, InstallRow) else f"ManagedCluster/{row.name}"
 
 

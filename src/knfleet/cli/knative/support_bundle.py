@@ -1,4 +1,4 @@
-"""`knfleet support-bundle`: what somebody else needs to find a fault, without secrets."""
+"""`knfleet support-bundle`: diagnostic information, without secrets."""
 
 import asyncio
 import io
@@ -57,7 +57,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
     click.echo(path)
     if not options["quiet"]:
         left = f"; {len(notes)} things could not be read, see notes.txt in it" if notes else ""
-        click.echo(f"{len(files)} files{left}; look through it before you hand it on", err=True)
+        click.echo(f"{len(files)} files{left}; review it before you share it", err=True)
 
 
 def write(path: Path, files: dict[str, str]) -> None:

@@ -88,7 +88,7 @@ class Waiter:
         self.seconds = seconds
         self.shown = shown
         self.began = time.monotonic()
-        self.told: set[str] = set()
+        self.printed: set[str] = set()
         self.last = ""
 
     async def wait(self, given: tuple[str, ...]) -> "WaitProgress":
@@ -132,8 +132,8 @@ class Waiter:
             return
         seconds = time.monotonic() - self.began
         for name in now.done:
-            if name not in self.told:
-                self.told.add(name)
+            if name not in self.printed:
+                self.printed.add(name)
                 self.shown.report(f"{name} {self.goal} after {seconds:.0f} s")
         if now.left and str(now) != self.last:
             self.last = str(now)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TAKEN = (
     "cloudevents-client-codecs",
     "cloudevents-client-id",
+    "grpc-config",
     "workload-source-config",
     "workload-source-driver",
     "kube-api-qps",
@@ -34,6 +35,8 @@ TAKEN = (
 )
 """Flags that say nothing to us."""
 FILE = click.Path(path_type=Path)
+ADDON_TOKEN_SECONDS = 365 * 24 * 3600
+LEAST_ADDON_TOKEN_SECONDS = 600
 
 
 def taken_options(command: Any) -> Any:
@@ -99,7 +102,13 @@ def taken_options(command: Any) -> Any:
     "--cluster-annotations", "annotations", default="", help="Annotations of the ManagedCluster."
 )
 @click.option(
-    "--registration-auth", "auth", default="csr", help="Registration driver; csr is supported."
+    "--registration-auth", "auth", default="csr", help="Registration driver: csr or grpc."
+)
+@click.option(
+    "--grpc-bootstrap-config",
+    "grpc",
+    type=FILE,
+    help="Configuration of a gRPC client with a token, beside the bootstrap kubeconfig.",
 )
 @click.option(
     "--access-token-seconds",
@@ -127,7 +136,34 @@ def taken_options(command: Any) -> Any:
     default=1024,
     help="Characters of feedback values as JSON.",
 )
+@click.option(
+    "--addon-kubeclient-registration-auth",
+    "addon_auth",
+    type=click.Choice(["csr", "token"]),
+    default="csr",
+    help="How agents of add-ons reach the hub: by certificate or token.",
+)
+@click.option(
+    "--addon-token-expiration-seconds",
+    "addon_token",
+    type=click.IntRange(LEAST_ADDON_TOKEN_SECONDS),
+    default=ADDON_TOKEN_SECONDS,
+    help="How long tokens of add-ons' agents last.",
+)
 @switch("--no-access", "Hand over no token for the cluster.")
+@click.option(
+    "--tunnel",
+    type=click.Choice(["always", "auto", "never"]),
+    default="auto",
+    help="Whether the hub reaches the cluster through the agent; auto: if it cannot directly.",
+)
+@click.option(
+    "--tunnel-service",
+    "services",
+    multiple=True,
+    metavar="NAMESPACE/NAME:PORT",
+    help="Service that the hub may reach through the tunnel, beside the API server.",
+)
 @switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
 @click.option("--listen", default="", help="Address of /healthz, as 127.0.0.1:8000.")
 @click.option("--v", "verbosity", type=int, default=0, help="Log level; 4 and more: debug.")
@@ -138,8 +174,8 @@ def command(**options: Any) -> None:
     """Run the agent of a managed cluster.
 
     Registers the cluster with the hub, renews its certificate and its Lease, reports the status of
-    the cluster, applies ManifestWorks, and provides a token by which the hub's operator accesses
-    it.
+    the cluster, applies ManifestWorks, gives agents of add-ons their credentials, and provides a
+    token by which the hub's operator accesses it.
     """
     spare_memory()
     from knfleet.agent.assembly import build
@@ -168,6 +204,7 @@ def agent_environment(options: dict[str, Any]) -> "AgentEnvironment":
         spoke=connection(path) if path else home,
         home=home,
         bootstrap=options["bootstrap"],
+        grpc=options["grpc"],
         folder=options["folder"],
         listen=bind(options["listen"]),
     )
@@ -190,8 +227,8 @@ def bind(listen: str) -> "ListenAddress | None":
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise click.UsageError(f"--listen {listen}: an address and a port, as 127.0.0.1:8000")
-    said = os.environ.get("KNFLEET_BIND_ADDRESS")
-    return ListenAddress(said or host.strip("[]") or bind_host(), int(port))
+    host_override = os.environ.get("KNFLEET_BIND_ADDRESS")
+    return ListenAddress(host_override or host.strip("[]") or bind_host(), int(port))
 
 
 def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "AgentSettings":
@@ -202,10 +239,7 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
     from knfleet.api.operator import AGENT_NAMESPACE, CLAIM_GATE, PROPERTY_GATE
 
     check_name(options["cluster"])
-    if options["auth"] != "csr":
-        raise click.UsageError(
-            f"--registration-auth {options['auth']}: not supported yet; csr is what there is"
-        )
+    check_driver(options["auth"])
     if 0 < options["lifetime"] < LEAST_LIFETIME_SECONDS:
         raise click.UsageError(
             f"--client-cert-expiration-seconds: at least {LEAST_LIFETIME_SECONDS}, or 0"
@@ -217,6 +251,7 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
     here = environment.home.namespace if is_pod else ""
     return AgentSettings(
         asked=AgentNames(options["cluster"], options["agent"]),
+        auth_type=options["auth"],
         namespace=here or options["namespace"] or AGENT_NAMESPACE,
         health_seconds=seconds(options["period"]),
         lifetime_seconds=options["lifetime"],
@@ -228,9 +263,25 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
         spoke=reachable(options["urls"], environment.spoke.endpoint),
         hands_over=not options["no_access"],
         token_seconds=options["token"],
+        tunnel=options["tunnel"],
+        tunnel_services=checked_services(options["services"]),
         works=work_settings(options, gates),
+        addon_tokens=options["addon_auth"] == "token",
+        addon_token_seconds=options["addon_token"],
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),
     )
+
+
+def checked_services(services: tuple[str, ...]) -> tuple[str, ...]:
+    """Services for the tunnel, each as it must be written."""
+    from knfleet.agent.tunnel.tunnel_targets import service_address
+
+    for text in services:
+        try:
+            service_address(text)
+        except ValueError as error:
+            raise click.UsageError(f"--tunnel-service: {error}") from error
+    return services
 
 
 def work_settings(options: dict[str, Any], gates: dict[str, bool]) -> "WorkSettings":
@@ -249,6 +300,19 @@ def work_settings(options: dict[str, Any], gates: dict[str, bool]) -> "WorkSetti
         poll_seconds=max(seconds(options["sync"], "--status-sync-interval"), 1.0),
         executor_caches=gates.get(EXECUTOR_CACHE_GATE, False),
     )
+
+
+def check_driver(name: str) -> None:
+    """Refuse a registration driver that this agent has not."""
+    import importlib.util
+
+    if name not in ("csr", "grpc"):
+        raise click.UsageError(f"--registration-auth {name}: not supported; use csr or grpc")
+    if name == "grpc" and importlib.util.find_spec("grpc") is None:
+        raise click.UsageError(
+            "--registration-auth grpc: install the extra by `pip install 'knfleet[grpc]'`, or use"
+            " the image, which has it"
+        )
 
 
 def check_name(name: str) -> None:
@@ -288,7 +352,7 @@ def annotations(text: str) -> dict[str, str]:
 
 
 def client_configs(urls: str, endpoint: "Endpoint") -> list[dict[str, str]]:
-    """Where the hub is told that the cluster is."""
+    """The address of the cluster that is reported to the hub."""
     import base64
 
     found: list[dict[str, str]] = []

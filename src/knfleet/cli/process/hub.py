@@ -1,17 +1,24 @@
 """`knfleet hub`: the operator, and the fleet that it installs on."""
 
+import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.api.cluster.tunnel import AGENT_PORT, FRONT_PORT
+from knfleet.api.operator import OPERATOR_NAMESPACE
 from knfleet.cli.output import explained
 from knfleet.cli.process import operator
 from knfleet.cli.process.web import settings_of
 from knfleet.kube.errors import KubeError
 from knfleet.operator.settings import SettingError
 from knfleet.release.errors import ReleaseError
+
+if TYPE_CHECKING:
+    from knfleet.hub.tunnel.tunnel_server import TunnelOptions
+    from knfleet.runtime.http.listen_address import ListenAddress
 
 
 @explained(ReleaseError, KubeError, SettingError)
@@ -20,6 +27,7 @@ def run(
     context: str | None,
     server: str | None,
     auto_approved: tuple[str, ...],
+    auto_approved_grpc: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Run a hub: clusters join it, and Knative is installed on them.
@@ -36,7 +44,10 @@ def run(
     from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 
     parts = operator.prepared(kubeconfig, context, server, options)
-    users = frozenset(name for names in auto_approved for name in names.split(",") if name)
+    users, by_grpc = (
+        frozenset(name for names in each for name in names.split(",") if name)
+        for each in (auto_approved, auto_approved_grpc)
+    )
     if parts["providers"] is None:
         environment = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig.absolute())}
         parts["providers"] = BuiltInProviders(environment)
@@ -44,9 +55,11 @@ def run(
     port = options["webhook_port"]
     fleet = HubOptions(
         auto_approved_users=users,
+        auto_approved_grpc_users=by_grpc,
         related_resources=related_resources(),
         webhook=ListenAddress(bind_host(), port) if port else None,
         namespace=parts["settings"].system_namespace,
+        tunnel=tunnel_options(options),
     )
     parts["settings"] = HubSettings(parts["settings"], fleet)
     if options["web"] is None:
@@ -58,11 +71,87 @@ def run(
     operator.start(partial(build_hub, inside=EmbeddedDashboard(**parts, web=web)))
 
 
+def tunnel_options(options: dict[str, Any]) -> "TunnelOptions | None":
+    """How the tunnel is set up, as the flags say; None: there is none."""
+    from knfleet.api.cluster.tunnel import FRONT_SERVICE, TUNNEL_SERVICE
+    from knfleet.hub.tunnel.tunnel_endpoint import endpoint_problem, front_problem
+    from knfleet.hub.tunnel.tunnel_server import TunnelOptions
+
+    endpoint: str = options["tunnel_endpoint"]
+    if not endpoint:
+        return None
+    if problem := endpoint_problem(endpoint):
+        raise click.UsageError(f"--tunnel-endpoint {endpoint}: {problem}")
+    namespace = os.environ.get("SYSTEM_NAMESPACE") or OPERATOR_NAMESPACE
+    if options["tunnel_front"] and (problem := front_problem(options["tunnel_front"])):
+        raise click.UsageError(f"--tunnel-front {options['tunnel_front']}: {problem}")
+    front = options["tunnel_front"] or f"https://{FRONT_SERVICE}.{namespace}.svc:{FRONT_PORT}"
+    return TunnelOptions(
+        agents=listen_address(options, "tunnel_listen"),
+        consumers=listen_address(options, "tunnel_front_listen"),
+        endpoint=endpoint,
+        front=front,
+        server_name=f"{TUNNEL_SERVICE}.{namespace}.svc",
+        namespace=namespace,
+        replica=replica_address(options),
+    )
+
+
+def replica_address(options: dict[str, Any]) -> str:
+    """Where other replicas reach this one's front: the pod's own address."""
+    host = os.environ.get("POD_IP", "")
+    port = str(options["tunnel_front_listen"]).rpartition(":")[2]
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}") if host else ""
+
+
+def listen_address(options: dict[str, Any], name: str) -> "ListenAddress":
+    """Where to listen, as a flag says: [HOST:]PORT."""
+    from knfleet.runtime.http.listen_address import ListenAddress, bind_host
+
+    host, _, port = str(options[name]).rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        flag = "--" + name.replace("_", "-")
+        raise click.UsageError(f"{flag} {options[name]}: write a port, or host:port")
+    return ListenAddress(host.strip("[]") or bind_host(), int(port))
+
+
 AUTO_APPROVED = click.Option(
     ["--auto-approved-csr-users", "--cluster-auto-approval-users", "auto_approved"],
     multiple=True,
     metavar="USER,…",
     help="Users whose clusters are accepted automatically, beside those of the ClusterManager.",
+)
+TUNNEL = (
+    click.Option(
+        ["--tunnel-endpoint"],
+        default="",
+        metavar="HOST:PORT",
+        help="How agents reach the tunnel, or LoadBalancer; without it there is none.",
+    ),
+    click.Option(
+        ["--tunnel-listen"],
+        default=str(AGENT_PORT),
+        metavar="[HOST:]PORT",
+        help="Where agents connect to.",
+    ),
+    click.Option(
+        ["--tunnel-front"],
+        default="",
+        metavar="URL",
+        help="How consumers reach the tunnel; by the Service on the hub unless given.",
+    ),
+    click.Option(
+        ["--tunnel-front-listen"],
+        default=str(FRONT_PORT),
+        metavar="[HOST:]PORT",
+        help="Where consumers connect to.",
+    ),
+)
+AUTO_APPROVED_GRPC = click.Option(
+    ["--auto-approved-grpc-users", "auto_approved_grpc"],
+    multiple=True,
+    metavar="USER,…",
+    help="The same for clusters that register over gRPC.",
 )
 WEBHOOK_PORT = click.Option(
     ["--webhook-port"],
@@ -100,6 +189,13 @@ WEB = (
 command = operator.GoFlags(
     "hub",
     callback=run,
-    params=[*operator.command.params, AUTO_APPROVED, WEBHOOK_PORT, *WEB],
+    params=[
+        *operator.command.params,
+        AUTO_APPROVED,
+        AUTO_APPROVED_GRPC,
+        WEBHOOK_PORT,
+        *TUNNEL,
+        *WEB,
+    ],
     help=run.__doc__,
 )

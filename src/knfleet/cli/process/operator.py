@@ -41,7 +41,6 @@ class GoFlags(click.Command):
     """A command whose long flags may be written with a single dash, as Go programs take them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments."""
         return super().parse_args(ctx, [doubled(argument) for argument in args])
 
 
@@ -112,7 +111,7 @@ def command(
 
 
 def start(build: Command) -> None:
-    """Run a process until it is told to end, and exit with its code."""
+    """Run a process until it is asked to end, and exit with its code."""
     from knfleet.runtime.process import run_process
 
     raise SystemExit(run_process(build))

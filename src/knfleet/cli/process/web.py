@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     help="TLS key of the dashboard.",
 )
 @click.option("--insecure-http", "plain", is_flag=True, help="Serve HTTP, behind a proxy with TLS.")
-@click.option("--web-name", "names", multiple=True, help="Name under which it may be asked.")
-@click.option("--namespace", "-n", "namespaces", multiple=True, help="Where to look.")
+@click.option("--web-name", "names", multiple=True, help="Host name of the dashboard.")
+@click.option("--namespace", "-n", "namespaces", multiple=True, help="Namespace to read.")
 @click.option(
     "--clusterprofile-provider-file",
     "provider_file",

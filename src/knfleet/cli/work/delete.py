@@ -33,7 +33,7 @@ def command(name: str, context: str | None, kubeconfig: Path | None, **options: 
     \b
     knfleet delete work web --cluster cluster1
     """
-    from knfleet.workflows.work_delivery import delete
+    from knfleet.workflows.work.work_delivery import delete
 
     clusters = names_in(options["clusters"])
     force, seconds = options["force"], float(options["timeout"])

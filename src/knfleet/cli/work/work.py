@@ -93,7 +93,7 @@ def plan(name: str, context: str | None, kubeconfig: Path | None, **options: Any
     from knfleet.kube.client.verbs import Client
     from knfleet.view.target_access import providers_for
     from knfleet.view.work.work_plan import WorkPlans, work_plan
-    from knfleet.workflows.work_files import WorkFileError
+    from knfleet.workflows.work.work_files import WorkFileError
 
     providers = providers_for(options["provider_file"], kubeconfig, context)
     connection = connection_of(kubeconfig, context)

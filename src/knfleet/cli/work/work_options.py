@@ -9,7 +9,7 @@ import click
 from knfleet.cli.fleet.fleet_options import print_progress
 
 if TYPE_CHECKING:
-    from knfleet.workflows.work_files import FileManifest
+    from knfleet.workflows.work.work_files import FileManifest
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -54,7 +54,7 @@ def names_in(values: Sequence[str]) -> list[str]:
 
 def manifests_from(options: dict[str, Any]) -> "list[FileManifest]":
     """The objects that the flags name; what a person may not have meant is told."""
-    from knfleet.workflows.work_files import notes, read_manifests
+    from knfleet.workflows.work.work_files import notes, read_manifests
 
     found = read_manifests(options["files"], recursive=options["recursive"])
     for note in notes(found):
@@ -69,7 +69,7 @@ async def for_each(
     from knfleet.cli.errors import sentence
     from knfleet.kube.errors import KubeError
     from knfleet.workflows.object_lists import WaitTimeout
-    from knfleet.workflows.work_delivery import WorkError
+    from knfleet.workflows.work.work_delivery import WorkError
 
     async def one(cluster: str) -> T | Exception:
         try:

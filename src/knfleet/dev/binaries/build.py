@@ -33,7 +33,7 @@ def modules() -> Path:
 
 
 def linker_flags(name: str) -> str:
-    """A Kubernetes binary must be told its version, else it calls itself 0.0.0."""
+    """A Kubernetes binary must be given its version, else it calls itself 0.0.0."""
     if name == "etcd":
         return "-s -w"
     variable = "k8s.io/component-base/version"
@@ -116,7 +116,6 @@ async def run(command: list[str], source: Path, counter: Counter) -> list[str]:
 
 
 async def lines(stream: asyncio.StreamReader) -> list[str]:
-    """All lines of a stream."""
     return (await stream.read()).decode(errors="replace").splitlines()
 
 

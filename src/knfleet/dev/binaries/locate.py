@@ -129,9 +129,9 @@ def search(folder: Path, way: str = "auto") -> tuple[Toolset, list[str]]:
                 break
             notes.append(f"{path} ({origin}): {problem}")
             if origin == "KUBEBUILDER_ASSETS":
-                # Somebody named this very file; to use another silently would hide the mistake.
+                # The user named this very file; to use another silently would hide the mistake.
                 raise DevError(
-                    f"{path}: {problem}; mend KUBEBUILDER_ASSETS, or unset it to have the"
+                    f"{path}: {problem}; correct KUBEBUILDER_ASSETS, or unset it to have the"
                     " binaries found or built"
                 )
     if known != remembered(memory) and memory.parent.is_dir():

@@ -63,8 +63,8 @@ async def fetch(
     if actual != expected:
         part.unlink()
         raise DevError(
-            f"{location} has sha256 {actual}, published is {expected}; run again, and if it stays"
-            " so, do not trust that place"
+            f"{location} has sha256 {actual}, published is {expected}; run again, and if it"
+            " persists, do not trust that source"
         )
     await asyncio.to_thread(install, part, target / name)
 
@@ -101,7 +101,6 @@ def digest_of(file: str, published: str) -> str:
 
 
 def digest_file(path: Path) -> str:
-    """The sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -54,7 +54,7 @@ async def show(
     try:
         releases = str(await GoModuleSource().fetch())
     except ReleaseError as error:
-        progress.report(f"Knative is not shown, for want of its release files: {error}")
+        progress.report(f"Knative is not shown, because its release files are missing: {error}")
     file = "" if profiles == "fleet" else str(provider_file(ground))
     url = await dashboard_process.start(ground, dashboard_process.flags_for(releases, file))
     progress.report(f"dashboard: {url}")

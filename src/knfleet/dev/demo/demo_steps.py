@@ -74,7 +74,7 @@ EVENTING = DemoResource(
 
 async def served(client: Client) -> None:
     """Wait until the operator has installed its CRDs."""
-    async with limit("the operator does not start; look at operator.log among the logs"):
+    async with limit("the operator does not start; see operator.log among the logs"):
         for resource in (SERVINGS, EVENTINGS):
             while True:
                 with contextlib.suppress(KubeError):

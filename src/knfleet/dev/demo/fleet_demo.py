@@ -1,22 +1,26 @@
 """What `knfleet demo` shows of a fleet: bare clusters join a hub, by commands as people type."""
 
 import asyncio
+import base64
 import contextlib
-import os
 import shlex
-import sys
 from contextlib import aclosing
 
+import msgspec
 from msgspec.structs import replace
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, DELETE_NAMESPACE
+from knfleet.api.core import SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
-from knfleet.apply.manifest_fields import items
-from knfleet.dev.demo import demo_steps
+from knfleet.apply.manifest_fields import items, part
+from knfleet.dev.demo import demo_steps, tunnel_ports
+from knfleet.dev.demo.demo_shell import Shell
 from knfleet.dev.demo.demo_steps import DemoResource, install, limit, nothing_left, remove, together
+from knfleet.dev.demo.rollout_demo import show_rollout
 from knfleet.dev.demo.spokes_demo import home_on, inside, show_outage
 from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import write_private
 from knfleet.dev.errors import DevError
 from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
@@ -27,6 +31,8 @@ PLACE = "open-cluster-management"
 """The namespace in which every cluster has a profile."""
 IMAGE = "knfleet"
 PLACES = {"cluster1": "spoke1", "cluster2": "spoke2"}
+TUNNELLED = "cluster2"
+"""The cluster whose address nobody but its own agent is given."""
 COMPONENTS = {"cluster1": demo_steps.SERVING, "cluster2": demo_steps.EVENTING}
 
 
@@ -35,28 +41,39 @@ async def show_fleet(
 ) -> None:
     """Join two spokes, install Knative on them by their profiles, and take all of it back."""
     shell = Shell(ground, progress)
-    for name, wanted in COMPONENTS.items():
-        for place in ("hub", PLACES[name]):
+    # `join` creates the namespaces of both components, and they stay after `unjoin`.
+    for wanted in COMPONENTS.values():
+        for place in ("hub", *PLACES.values()):
             await home_on(ground, place, wanted)
     before = {place: await inside(ground, place) for place in ("hub", *PLACES.values())}
-    told = await shell.type(
-        "init", "--wait", "--context", "hub", "--image", IMAGE, "--releases", releases
+    agents, consumers = tunnel_ports.start(ground)
+    ways = (
+        *("--tunnel-endpoint", f"127.0.0.1:{agents}"),
+        *("--tunnel-front", f"https://127.0.0.1:{consumers}"),
     )
-    command = next(line for line in told.splitlines() if "knfleet join" in line)
+    printed = await shell.type(
+        "init", "--wait", "--context", "hub", "--image", IMAGE, "--releases", releases, *ways
+    )
+    command = next(line for line in printed.splitlines() if "knfleet join" in line)
     for name, place in PLACES.items():
         _, *join = shlex.split(command.replace("<cluster_name>", name))
-        await shell.type(*join, "--context", place, "--image", IMAGE, shown=f"join {name}")
+        way = ("--tunnel", "always") if name == TUNNELLED else ()
+        shown = " ".join(("join", name, *way))
+        await shell.type(*join, "--context", place, "--image", IMAGE, *way, shown=shown)
     await shell.type("accept", "--clusters", ",".join(PLACES), "--wait", "--context", "hub")
     for line in (await shell.type("get", "clusters", "--context", "hub")).splitlines():
         progress.report(f"  {line}")
     async with Client(ground.connection("hub")) as hub:
         wanted = [await ready_for(hub, *each) for each in COMPONENTS.items()]
         progress.report("hub: both have a ClusterProfile with access")
+        await check_addresses(ground, hub, progress)
         await together(*(install(hub, each, VERSION, progress) for each in wanted))
+        await show_kubectl(ground, shell, progress)
         await show_outage(ground, hub, wanted[1], progress)
         if keep:
             return
         await together(*(remove(hub, each, progress) for each in wanted))
+        await show_rollout(ground, hub, shell, ("cluster1", PLACES["cluster1"]), PLACE)
         for name, place in PLACES.items():
             await shell.type("unjoin", "--cluster-name", name, "--context", place)
             await forget(hub, Key("", name))
@@ -64,6 +81,35 @@ async def show_fleet(
     for place, things in before.items():
         async with Client(ground.connection(place)) as client:
             await nothing_left(client, things, place, progress)
+
+
+async def check_addresses(ground: DevClusters, hub: Client, progress: ProgressReporter) -> None:
+    """Make sure that the hub was not given the address of a cluster."""
+    server = ground.connection(PLACES[TUNNELLED]).endpoint.server
+    known = [
+        await hub.get(CLUSTERS, TUNNELLED),
+        await hub.get(PROFILES, TUNNELLED, PLACE),
+        *(await hub.list(SECRETS, TUNNELLED)).items,
+    ]
+    if any(server in plain_text(each) for each in known):
+        raise DevError(f"the hub was given the address of {TUNNELLED}, {server}")
+    progress.report(f"hub: no object about {TUNNELLED} has the address of its API server, {server}")
+
+
+async def show_kubectl(ground: DevClusters, shell: "Shell", progress: ProgressReporter) -> None:
+    """Reach a cluster with kubectl, through the hub and its agent, with the hub's rights there."""
+    made = await shell.type("kubeconfig", TUNNELLED, "--context", "hub")
+    path = ground.folder.root / f"{TUNNELLED}.kubeconfig"
+    write_private(path, made.encode())
+    there = ("get", "deployments", "--namespace", COMPONENTS[TUNNELLED].key.namespace)
+    for line in (await shell.kubectl(path, *there)).splitlines():
+        progress.report(f"  {line}")
+
+
+def plain_text(manifest: Object) -> str:
+    """All texts of an object, those of a Secret decoded."""
+    data = [base64.b64decode(each).decode() for each in part(manifest, "data").values()]
+    return "\n".join([msgspec.json.encode(manifest).decode(), *data])
 
 
 async def forget(hub: Client, cluster: Key) -> None:
@@ -76,30 +122,6 @@ async def forget(hub: Client, cluster: Key) -> None:
             while True:
                 await hub.get(CLUSTERS, cluster.name)
                 await asyncio.sleep(demo_steps.POLL_SECONDS)
-
-
-class Shell:
-    """Somebody who types our commands."""
-
-    def __init__(self, ground: DevClusters, progress: ProgressReporter) -> None:
-        self.environment = {**os.environ, "KUBECONFIG": str(ground.folder.kubeconfig)}
-        self.progress = progress
-
-    async def type(self, *arguments: str, shown: str = "") -> str:
-        """Run a command, and say which; what it printed. Raises with what it said if it fails."""
-        self.progress.report(f"$ knfleet {shown or ' '.join(arguments)}")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "knfleet", *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self.environment,
-        )
-        async with limit(f"knfleet {arguments[0]} does not end"):
-            out, errors = await process.communicate()
-        if process.returncode:
-            raise DevError(f"knfleet {arguments[0]} failed: {errors.decode().strip()}")
-        return out.decode()
 
 
 async def ready_for(hub: Client, name: str, wanted: DemoResource) -> DemoResource:

@@ -39,5 +39,4 @@ async def show_hub(ground: DevClusters, releases: str, progress: ProgressReporte
 
 
 def namespace(name: str) -> Object:
-    """A Namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -97,9 +97,9 @@ async def show_outage(
         started = time.monotonic()
         progress.report(f"{wanted.place}: its API server is frozen")
         lost = await wait_for(hub, wanted, is_lost, f"{name} does not notice the frozen spoke")
-        said, seconds = condition(lost, TARGET_CLUSTER_RESOLVED), time.monotonic() - started
+        found, seconds = condition(lost, TARGET_CLUSTER_RESOLVED), time.monotonic() - started
         progress.report(
-            f"hub: {name} says after {seconds:.1f} s: {said['reason']}: {said['message']}"
+            f"hub: {name} says after {seconds:.1f} s: {found['reason']}: {found['message']}"
         )
     started = time.monotonic()
     progress.report(f"{wanted.place}: its API server runs again")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 # structlog loads rich for tracebacks on terminals, if it is there: eight megabytes in each node
-# that nobody ever sees.
+# that is never seen.
 sys.modules["rich"] = None  # pyright: ignore[reportArgumentType]  # how an import is ruled out
 
 import structlog  # noqa: E402  after the line above

@@ -83,7 +83,7 @@ class Addresses:
         self.taken.add(index)
 
     def free(self) -> int:
-        """The next number nobody has; recently released ones come last."""
+        """The next free number; recently released ones come last."""
         for _ in range(LAST - FIRST):
             index, self.following = self.following, self.following + 1
             if self.following >= LAST:

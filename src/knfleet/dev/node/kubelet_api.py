@@ -19,7 +19,7 @@ POLL_SECONDS = 0.2
 
 
 class LogRequest(Struct, frozen=True):
-    """Which part of which log somebody wants."""
+    """Which part of which log is requested."""
 
     key: Key
     container: str
@@ -98,11 +98,9 @@ class LogServer:
         """Whether a container of a pod may still write to its log."""
 
     def protocol(self) -> asyncio.Protocol:
-        """A protocol for one connection."""
         return http_protocol(self.answer)
 
     async def answer(self, request: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
-        """Answer one request."""
         try:
             ask = log_request(request.path, request.query)
             pod = self.pod(ask)

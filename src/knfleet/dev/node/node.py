@@ -61,7 +61,6 @@ class Node:
         self.pods.informer.on_change(self.pod_changed)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Start all parts."""
         for part in (self.egress, self.services, self.node, self.pods, self.bundles):
             group.create_task(part.run())
 
@@ -128,7 +127,7 @@ class Node:
 
 
 async def run(config: NodeConfig, connection: Connection, stop: asyncio.Event) -> None:
-    """Be the node of a cluster until told to stop; then end all pods' processes."""
+    """Be the node of a cluster until it is asked to stop; then end all pods' processes."""
     config.pods_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for orphan in await asyncio.to_thread(kill_orphans, config.pods_folder):
         log.info("ended an orphan", pid=orphan.pid, pod=orphan.pod)

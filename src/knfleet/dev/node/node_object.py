@@ -111,7 +111,7 @@ class NodeObject:
         self.informer.on_change(self.changed)
 
     def changed(self, change: StoreChange) -> None:
-        """Somebody changed or deleted the Node."""
+        """Another client changed or deleted the Node."""
         if change.new is None or needs_repair(change.new):
             self.awake.set()
         if change.new is not None:

@@ -20,18 +20,17 @@ class PodEvents:
     def __init__(self, client: Client, node: str) -> None:
         self.client = client
         self.node = node
-        self.told: dict[str, set[str]] = {}
+        self.recorded: dict[str, set[str]] = {}
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        self.told.pop(uid, None)
+        self.recorded.pop(uid, None)
 
     async def warn(self, pod: Object, reason: str, message: str) -> None:
         """Tell about something wrong; a failure to do so is only logged."""
-        told = self.told.setdefault(uid_of(pod), set())
-        if message in told:
+        recorded = self.recorded.setdefault(uid_of(pod), set())
+        if message in recorded:
             return
-        told.add(message)
+        recorded.add(message)
         meta, now = pod["metadata"], timestamp(datetime.now(UTC))
         log.warning(reason, pod=f"{meta['namespace']}/{meta['name']}", problem=message)
         event: Object = {

@@ -27,7 +27,7 @@ class KeyQueue(Generic[K]):
         self.queued: set[K] = set()
         self.running: set[K] = set()
         self.missed: set[K] = set()
-        """Keys that were added while somebody looked at them."""
+        """Keys that were added while they were being processed."""
         self.timers: dict[K, asyncio.TimerHandle] = {}
         self.failures: dict[K, int] = {}
 

@@ -24,7 +24,7 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
 from knfleet.api.meta import Object
-from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS
+from knfleet.api.operator import BOOTSTRAP_PREFIX, BOOTSTRAP_USERS, GRPC_SERVER_USER
 
 POLICY_VERSION = "admissionregistration.k8s.io/v1"
 
@@ -42,7 +42,7 @@ OLD_SET = (
 
 
 class PolicyCheck(Struct, frozen=True):
-    """Something that must hold, and what is said when it does not."""
+    """Something that must hold, and the message when it does not."""
 
     expression: str
     message: str = ""
@@ -222,8 +222,11 @@ ACCEPTANCE = AdmissionPolicy(
 IS_AGENT = (
     f"request.userInfo.username.startsWith('{GROUP_PREFIX}') || request.userInfo.groups.exists("
     f"group, group.startsWith('{GROUP_PREFIX}') || group.startsWith('{MAPPED_PREFIX}'))"
+    f" || request.userInfo.username == '{GRPC_SERVER_USER}'"
 )
-"""By name and by any of its groups: an agent may lack one of them, and does not choose its name."""
+"""By name and by any of its groups: an agent may lack one of them, and does not choose its name.
+
+The gRPC server writes for agents, so what they may not do it may not do either."""
 SAME = "{new}.?{field}.orValue(null) == {old}.?{field}.orValue(null)"
 
 
@@ -305,7 +308,7 @@ AGENT_STATUS = AdmissionPolicy(
         PolicyCheck(
             f"{HUB_CONDITION.format(object='object')} == "
             + HUB_CONDITION.format(object="oldObject"),
-            f"only the hub says {ACCEPTED}",
+            f"only the hub sets {ACCEPTED}",
         ),
     ),
 )

@@ -14,6 +14,7 @@ from knfleet.api.operator import (
     NIL_EXECUTOR_GATE,
 )
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
+from knfleet.api.work.replicaset import REPLICA_SETS
 from knfleet.hub.admission.policies import (
     IS_AGENT,
     METADATA,
@@ -22,7 +23,6 @@ from knfleet.hub.admission.policies import (
     PolicyCheck,
 )
 
-REPLICA_SETS = "manifestworkreplicasets"
 EXECUTE_AS = "execute-as"
 DEFAULT_EXECUTOR = f"system:serviceaccount:{AGENT_NAMESPACE}:klusterlet-work-sa"
 """Who works without an executor act as, by the name that Open Cluster Management gives it."""
@@ -129,28 +129,33 @@ EVERYWHERE = ""
 """A replica set makes works for any cluster, so its author needs the right for all of them."""
 
 GATES = "params.?spec.workConfiguration.featureGates.orValue([])"
-NIL_EXECUTOR = AdmissionPolicy(
-    name="knfleet-work-nil-executor",
-    group=WORKS.group,
-    resources=(WORKS.plural,),
-    only_if=(CHANGED, ("no-executor", "!has(object.spec.executor)")),
-    parameters={"apiVersion": CLUSTER_MANAGERS.api_version, "kind": CLUSTER_MANAGERS.kind},
-    parameter=CLUSTER_MANAGER,
-    variables=(("gates", f"{GATES}.filter(gate, gate.feature == '{NIL_EXECUTOR_GATE}')"),),
-    rules=(
-        PolicyCheck(
-            "variables.gates.size() == 0"
-            " || variables.gates[variables.gates.size() - 1].?mode.orValue('') != 'Enable'"
-            f" || {MAY}{IN_CLUSTER}.name('{DEFAULT_EXECUTOR}').check('{EXECUTE_AS}').allowed()",
-            message_expression=(
-                "'user ' + request.userInfo.username + ' cannot manipulate the Manifestwork"
-                " without an executor in namespace ' + object.metadata.namespace + ': the feature"
-                f" {NIL_EXECUTOR_GATE} is on, so it takes the permission to {EXECUTE_AS}"
-                f" {WORKS.plural} of {WORKS.group} named {DEFAULT_EXECUTOR}'"
+
+
+def nil_executor(name: str, resource: str, spec: str, namespace: str) -> AdmissionPolicy:
+    """Who may write works without an executor, when the feature that asks for it is on."""
+    return AdmissionPolicy(
+        name=name,
+        group=WORKS.group,
+        resources=(resource,),
+        only_if=(CHANGED, ("no-executor", f"!has({spec}.executor)")),
+        parameters={"apiVersion": CLUSTER_MANAGERS.api_version, "kind": CLUSTER_MANAGERS.kind},
+        parameter=CLUSTER_MANAGER,
+        variables=(("gates", f"{GATES}.filter(gate, gate.feature == '{NIL_EXECUTOR_GATE}')"),),
+        rules=(
+            PolicyCheck(
+                "variables.gates.size() == 0"
+                " || variables.gates[variables.gates.size() - 1].?mode.orValue('') != 'Enable'"
+                f" || {MAY}{namespace}.name('{DEFAULT_EXECUTOR}').check('{EXECUTE_AS}').allowed()",
+                message_expression=(
+                    "'user ' + request.userInfo.username + ' cannot manipulate the Manifestwork"
+                    " without an executor in namespace ' + object.metadata.namespace + ': the"
+                    f" feature {NIL_EXECUTOR_GATE} is on, so it takes the permission to"
+                    f" {EXECUTE_AS} {WORKS.plural} of {WORKS.group} named {DEFAULT_EXECUTOR}'"
+                ),
             ),
         ),
-    ),
-)
+    )
+
 
 AGENT_FINALIZERS = (
     f"variables.finalizers.all(each, each == '{WORK_FINALIZER}' || each in variables.oldFinalizers)"
@@ -180,10 +185,11 @@ AGENTS = AdmissionPolicy(
 
 POLICIES = (
     content("knfleet-works", WORKS.plural, WORK_SPEC),
-    content("knfleet-work-templates", REPLICA_SETS, TEMPLATE),
+    content("knfleet-work-templates", REPLICA_SETS.plural, TEMPLATE),
     executor("knfleet-work-executor", WORKS.plural, WORK_SPEC, IN_CLUSTER),
-    executor("knfleet-work-template-executor", REPLICA_SETS, TEMPLATE, EVERYWHERE),
-    NIL_EXECUTOR,
+    executor("knfleet-work-template-executor", REPLICA_SETS.plural, TEMPLATE, EVERYWHERE),
+    nil_executor("knfleet-work-nil-executor", WORKS.plural, WORK_SPEC, IN_CLUSTER),
+    nil_executor("knfleet-work-template-nil-executor", REPLICA_SETS.plural, TEMPLATE, EVERYWHERE),
     AGENTS,
 )
 

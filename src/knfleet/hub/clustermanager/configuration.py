@@ -29,6 +29,8 @@ class HubConfiguration(Struct, frozen=True):
     """The hub's own, in which its certificates are kept."""
     webhook_names: tuple[str, ...] = ()
     """DNS names by which webhooks are called, beside those of their Service."""
+    auto_approved_grpc_users: frozenset[str] = frozenset()
+    """Users that the command line names for gRPC."""
 
     @property
     def manager(self) -> ClusterManager:
@@ -40,6 +42,11 @@ class HubConfiguration(Struct, frozen=True):
     def auto_approved(self) -> frozenset[str]:
         """The users whose first certificate requests need no person."""
         return self.auto_approved_users | self.manager.auto_approved
+
+    @property
+    def grpc_auto_approved(self) -> frozenset[str]:
+        """The same of users who ask over gRPC."""
+        return self.auto_approved_grpc_users | self.manager.grpc_auto_approved
 
     @property
     def cleans_up(self) -> bool:

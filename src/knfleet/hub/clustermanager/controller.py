@@ -60,7 +60,6 @@ class ClusterManagerController:
 
 
 def by_manager(change: StoreChange) -> Iterable[Request]:
-    """A ClusterManager changed."""
     yield cluster_request(change.key.name)
 
 

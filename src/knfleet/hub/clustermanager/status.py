@@ -18,6 +18,7 @@ from knfleet.api.operator import (
     InstallationStatus,
     RelatedResource,
 )
+from knfleet.hub.grpc.exposure import exposure, is_enabled
 
 
 def conditions(
@@ -31,7 +32,7 @@ def conditions(
     registration = manager.spec.registration_configuration
     missing = sorted({each.auth_type for each in registration.registration_drivers} - drivers)
     lacking = f"registration by {', '.join(missing)} is not part of this release" if missing else ""
-    degraded = problem or lacking
+    degraded = problem or lacking or exposure_problem(manager)
     generation = manager.metadata.generation
 
     def condition(type_: str, status: Status, reason: str, message: str) -> StandardCondition:
@@ -62,11 +63,16 @@ def conditions(
         ),
         condition(
             HUB_PLACEMENT_DEGRADED,
-            "Unknown",
-            "PlacementNotServed",
-            "Placement is not part of this release.",
+            "True" if problem else "False",
+            "PlacementDegraded" if problem else "PlacementFunctional",
+            problem or "Clusters can be selected.",
         ),
     ]
+
+
+def exposure_problem(manager: ClusterManager) -> str:
+    """What is wrong with the configuration of gRPC, if clusters may register so."""
+    return exposure(manager).problem if is_enabled(manager) else ""
 
 
 def generations(deployment: Object | None) -> list[Generation]:

@@ -31,7 +31,7 @@ BUILT_IN: dict[str, Object] = {
 
 
 def empty_condition(name: str, count: int) -> StandardCondition:
-    """What is said of how many clusters a set has."""
+    """The condition about the number of clusters in a set."""
     if not count:
         return StandardCondition(
             type=CLUSTER_SET_EMPTY,
@@ -48,7 +48,7 @@ def empty_condition(name: str, count: int) -> StandardCondition:
 
 
 def bound_condition(name: str, *, exists: bool) -> StandardCondition:
-    """What is said of a binding."""
+    """The condition of a binding."""
     return StandardCondition(
         type=BOUND,
         status="True" if exists else "False",
@@ -82,7 +82,6 @@ class ClusterSetController:
                     yield Request(HUB, Key.of(manifest))
 
     def by_binding(self, change: StoreChange) -> Iterable[Request]:
-        """A binding changed."""
         yield Request(HUB, change.key)
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
@@ -135,7 +134,7 @@ class ClusterSetController:
         if manifest is None:
             await self.client.apply(CLUSTER_SETS, wanted)
         else:
-            # A merge would keep what somebody added to the selector.
+            # A merge would keep what a client added to the selector.
             selector = BUILT_IN[name]["clusterSelector"]
             patch = [{"op": "add", "path": "/spec/clusterSelector", "value": selector}]
             await self.client.patch(CLUSTER_SETS, Key("", name), patch)
@@ -155,11 +154,11 @@ class ClusterSetController:
         self,
         resource: Resource,
         about: ManagedClusterSet | ManagedClusterSetBinding,
-        said: StandardCondition,
+        condition: StandardCondition,
     ) -> None:
         """Write a condition, if that is news."""
         old = about.status.conditions
-        new = put(old, said, self.context.now())
+        new = put(old, condition, self.context.now())
         if new == old:
             return
         patch: Object = {

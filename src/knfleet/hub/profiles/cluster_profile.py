@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from knfleet.api.cluster.managedcluster import (
     SET_LABEL,
     ManagedCluster,
 )
+from knfleet.api.cluster.tunnel import REACHED_BY, TUNNEL_ROUND_TRIP, TUNNEL_SINCE
 from knfleet.api.conditions import find
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, MANAGER_LABEL, PROFILES, ProfileStatus
 from knfleet.api.inventory import JOINED as PROFILE_JOINED
@@ -27,11 +29,13 @@ PROVIDER = "secretreader"
 """The access provider that our profiles offer: that of the Knative Operator's guide."""
 PROFILE_SET_LABEL = "multicluster.x-k8s.io/clusterset"
 TOKEN_LABEL = "knfleet.dev/spoke-token"  # noqa: S105  a name
+OWN_PROPERTIES = frozenset({REACHED_BY, TUNNEL_SINCE, TUNNEL_ROUND_TRIP})
+"""Properties that the hub itself gives to profiles."""
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class ClusterAccess(Struct, frozen=True):
-    """How a cluster's API server is reached, as its agent told."""
+    """How a cluster's API server is reached, as reported by its agent."""
 
     server: str
     authorities: str = ""
@@ -116,8 +120,15 @@ def status(
     access: ClusterAccess | None,
     observed: ProfileStatus,
     now: datetime,
+    reach: Mapping[str, str] | None = None,
 ) -> Object:
     """What the profile at a place says about a cluster; times of what did not change stay."""
+    # Claims come from the agent: it must not say for the hub how the cluster is reached.
+    claimed = {
+        each.name: each.value
+        for each in cluster.status.cluster_claims
+        if each.name not in OWN_PROPERTIES
+    }
     seen = {
         (each.name, each.value): each.last_observed_time
         for each in observed.properties
@@ -130,11 +141,11 @@ def status(
         ],
         "properties": [
             {
-                "name": claim.name,
-                "value": claim.value,
-                "lastObservedTime": seen.get((claim.name, claim.value)) or timestamp(now),
+                "name": name,
+                "value": value,
+                "lastObservedTime": seen.get((name, value)) or timestamp(now),
             }
-            for claim in cluster.status.cluster_claims
+            for name, value in {**claimed, **(reach or {})}.items()
         ],
         "accessProviders": [] if access is None else [provider(place, access)],
     }
@@ -145,8 +156,8 @@ def status(
 
 def condition(cluster: ManagedCluster, source: str, type_: str) -> Object:
     """A condition of a cluster as its profile says it; consumers need it from the beginning."""
-    said = find(cluster.status.conditions, source)
-    if said is None:
+    condition = find(cluster.status.conditions, source)
+    if condition is None:
         return {
             "type": type_,
             "status": "Unknown",
@@ -156,10 +167,10 @@ def condition(cluster: ManagedCluster, source: str, type_: str) -> Object:
         }
     return {
         "type": type_,
-        "status": said.status,
-        "reason": said.reason or source,
-        "message": said.message,
-        "lastTransitionTime": said.last_transition_time,
+        "status": condition.status,
+        "reason": condition.reason or source,
+        "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time,
     }
 
 

@@ -23,6 +23,7 @@ from knfleet.hub.profiles.cluster_profile import (
 )
 from knfleet.hub.profiles.profile_namespaces import NotOurs, ProfileNamespaces
 from knfleet.hub.profiles.rights import RULES
+from knfleet.hub.profiles.tunnel_access import reach_properties, through_tunnel, tunnel_mode
 from knfleet.hub.registration.rbac import ACCESS_SECRET
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, Forbidden, Invalid
@@ -38,12 +39,20 @@ class WrittenProfile(Struct, frozen=True):
     resource_version: str
 
 
+class ProfileAccess(Struct, frozen=True):
+    """How consumers of a profile get to its cluster, and what it says about that."""
+
+    access: ClusterAccess | None
+    reach: dict[str, str]
+
+
 class ClusterProfileController:
     """Reconciles the profile of one cluster in one namespace; the key has both names."""
 
     def __init__(self, context: HubContext) -> None:
         self.context = context
         self.client = context.client
+        self.tunnel = context.tunnel
         self.namespaces = ProfileNamespaces(context.client, context.lifetime)
         self.written: dict[Key, WrittenProfile] = {}
 
@@ -57,6 +66,16 @@ class ClusterProfileController:
             Watch(informers.sets.on_change, self.by_set),
             Watch(informers.profiles.on_change, self.by_profile),
             Watch(self.namespaces.on_change, self.by_secret),
+            *self.tunnel_watches(),
+        ]
+
+    def tunnel_watches(self) -> Sequence[Watch]:
+        """Routes of all clusters, and tunnels as they open and close."""
+        if self.tunnel is None:
+            return []
+        return [
+            Watch(self.tunnel.on_change, self.by_tunnel),
+            Watch(self.tunnel.on_holder_change, self.by_access),
         ]
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
@@ -68,7 +87,7 @@ class ClusterProfileController:
         yield from (Request(HUB, Key(place, name)) for place in sorted(places))
 
     def by_access(self, change: StoreChange) -> Iterable[Request]:
-        """An agent handed over access."""
+        """An agent handed over access, or its tunnel changed: both are in its namespace."""
         name = change.key.namespace
         yield from (Request(HUB, Key(place, name)) for place in self.context.informers.bound_sets())
 
@@ -88,7 +107,6 @@ class ClusterProfileController:
                 yield from self.everything_in(manifest["metadata"]["namespace"])
 
     def by_profile(self, change: StoreChange) -> Iterable[Request]:
-        """A profile changed."""
         yield Request(HUB, change.key)
 
     def by_secret(self, change: StoreChange) -> Iterable[Request]:
@@ -96,6 +114,11 @@ class ClusterProfileController:
         known = self.context.informers.profiles.get(change.key)
         if known is not None or (change.new and TOKEN_LABEL in labels_of(change.new)):
             yield Request(HUB, change.key)
+
+    def by_tunnel(self, _change: StoreChange) -> Iterable[Request]:
+        """Routing keys or certificates of the tunnel changed: all profiles."""
+        for namespace in self.context.informers.bound_sets():
+            yield from self.everything_in(namespace)
 
     def everything_in(self, namespace: str) -> Iterable[Request]:
         """All profiles that a namespace has or should have."""
@@ -122,13 +145,20 @@ class ClusterProfileController:
         there = self.context.informers.profiles.get(key)
         if there is not None and not is_ours(there):
             self.report_conflict(
-                key, f"ClusterProfile {key} exists and is not ours; it is left alone"
+                key, f"ClusterProfile {key} exists and is not managed by knfleet; it is not changed"
             )
             return Result.never()
         now = self.context.now()
         secret = self.context.informers.access.get(Key(cluster.name, ACCESS_SECRET))
         access = access_of(cluster, secret, now)
-        written = await self.write(key, cluster, access, there)
+        direct = access
+        if direct is not None:
+            access = await self.reached(key, direct, secret)
+        reach: dict[str, str] = {}
+        if self.tunnel is not None and access is not None:
+            held = self.tunnel.holder(key.name)
+            reach = reach_properties(by_tunnel=access is not direct, held=held)
+        written = await self.write(key, cluster, ProfileAccess(access, reach), there)
         if access is not None and access.token:
             await self.copy(cluster_profile.token_copy(written, access))
         else:
@@ -137,14 +167,41 @@ class ClusterProfileController:
             return Result.never()
         return Result.after((access.expires - now).total_seconds())
 
+    async def reached(
+        self, key: Key, access: ClusterAccess, secret: Object | None
+    ) -> ClusterAccess | None:
+        """How consumers get to a cluster: directly, through the tunnel, or not at all."""
+        mode = tunnel_mode(secret)
+        if mode == "never":
+            return access
+        # An agent that always wants the tunnel handed over no other address.
+        otherwise = None if mode == "always" else access
+        if self.tunnel is None:
+            return otherwise
+        if not access.authorities:
+            # With the tunnel's CA alone, a consumer would not trust the machine's own any more.
+            log.warning("no tunnel for a cluster without a CA of its own", cluster=key.name)
+            return otherwise
+        route = self.tunnel.route(key.name, key.namespace)
+        if route is None or (mode == "auto" and await self.tunnel.is_direct(access)):
+            return otherwise
+        return through_tunnel(access, secret, route)
+
     async def write(
-        self, key: Key, cluster: ManagedCluster, access: ClusterAccess | None, there: Object | None
+        self, key: Key, cluster: ManagedCluster, offered: ProfileAccess, there: Object | None
     ) -> Object:
         """Write a profile and its status, unless they are as we wrote them; the profile."""
         observed = decode((there or {}).get("status") or {}, ProfileStatus)
         wanted = cluster_profile.profile(key.namespace, cluster)
         now = self.context.now()
-        status = cluster_profile.status(key, cluster, access=access, observed=observed, now=now)
+        status = cluster_profile.status(
+            key,
+            cluster,
+            access=offered.access,
+            observed=observed,
+            now=now,
+            reach=offered.reach,
+        )
         known, content = self.written.get(key), digest(status)
         if (
             there is None
@@ -163,7 +220,7 @@ class ClusterProfileController:
         return made
 
     async def copy(self, manifest: Object) -> None:
-        """Write the copy of a token, unless somebody else has a Secret there."""
+        """Write the copy of a token, unless another client has a Secret there."""
         try:
             await self.namespaces.write(manifest)
         except NotOurs as error:
@@ -183,7 +240,6 @@ class ClusterProfileController:
             await self.namespaces.leave(key.namespace)
 
     def publishes_in(self, namespace: str, *, other_than: Key) -> bool:
-        """Whether a namespace has profiles of ours beside one."""
         return any(
             key.namespace == namespace and key != other_than and is_ours(manifest)
             for key, manifest in self.context.informers.profiles.store.objects.items()

@@ -1,7 +1,7 @@
 """The namespaces in which profiles are published: the hub's right to them, and their Secrets.
 
 In a namespace in which a set is bound the hub gives itself the right to Secrets, and watches their
-metadata: so a copy that somebody removed comes back, and a Secret of somebody else is left alone.
+metadata: so a copy that a client removed comes back, and a Secret of another client is left alone.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class ProfileNamespace(Struct, frozen=True):
 
 
 class WrittenSecret(Struct, frozen=True):
-    """What we last wrote, told apart without keeping it."""
+    """What we last wrote, distinguished without keeping it."""
 
     digest: str
     resource_version: str
@@ -73,7 +73,6 @@ class ProfileNamespaces:
         self.handlers.append(handler)
 
     def notify(self, change: StoreChange) -> None:
-        """A Secret changed."""
         for handler in self.handlers:
             handler(change)
 
@@ -112,7 +111,8 @@ class ProfileNamespaces:
         there = place.secrets.get(key)
         if there is not None and TOKEN_LABEL not in labels_of(there):
             raise NotOurs(
-                f"Secret {key} exists and is not ours; remove it, and the token is copied"
+                f"Secret {key} exists and is not managed by knfleet; remove it, and the token is"
+                " copied"
             )
         known, wanted = self.written.get(key), digest(manifest)
         if (

@@ -1,6 +1,6 @@
 """What the controller of ClusterProfiles needs on the hub.
 
-It touches Secrets only in namespaces in which somebody bound a set of clusters: there it binds
+It touches Secrets only in namespaces in which a client bound a set of clusters: there it binds
 `TOKENS_ROLE` to itself, which a policy (`hub.admission.hub_account`) permits nowhere else.
 """
 

@@ -1,4 +1,4 @@
-"""Acceptance and denial: which objects of a cluster are there, before anybody is told so."""
+"""Acceptance and denial: which objects of a cluster are there, before that is reported."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from knfleet.hub.registration.rbac import ACCESS_ROLE, ACCESS_SECRET, REGISTRATI
 from knfleet.kube.errors import Conflict, Invalid, NotFound
 
 RESYNC_SECONDS = 300.0
-"""So often is everything applied again, in case that somebody changed it."""
+"""So often is everything applied again, in case that a client changed it."""
 
 
 class GrantedRights(Struct, frozen=True):
@@ -48,7 +48,6 @@ class Acceptance:
         """Whether roles of older releases are gone."""
 
     def forget(self, cluster: str) -> None:
-        """A cluster is gone."""
         self.granted.pop(cluster, None)
 
     def is_granted(self, cluster: ManagedCluster) -> bool:

@@ -65,11 +65,9 @@ class ManagedClusterController:
         ]
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
-        """A cluster changed."""
         yield cluster_request(change.key.name)
 
     def by_namespace(self, change: StoreChange) -> Iterable[Request]:
-        """Something in a cluster's namespace changed."""
         yield cluster_request(change.key.namespace)
 
     def by_work(self, change: StoreChange) -> Iterable[Request]:
@@ -172,13 +170,13 @@ class ManagedClusterController:
         """Write what the hub has to say about a cluster, if that is news."""
         old = cluster.status
         conditions = list(old.conditions)
-        for said in (
+        for condition in (
             acceptance(cluster, error),
             availability(cluster, beat, self.context.now()),
             clock(cluster, beat),
         ):
-            if said is not None:
-                conditions = put(conditions, said, self.context.now())
+            if condition is not None:
+                conditions = put(conditions, condition, self.context.now())
         namespaces = member_namespaces(cluster, self.context.informers.cluster_sets())
         patch: Object = {}
         if conditions != list(old.conditions):
@@ -220,7 +218,7 @@ def wanted_finalizers(cluster: ManagedCluster, *, cleans_up: bool) -> list[str]:
 
 
 def acceptance(cluster: ManagedCluster, error: ApiError | None) -> StandardCondition | None:
-    """What the hub says about having accepted a cluster; None while nobody decided."""
+    """What the hub says about having accepted a cluster; None before a decision."""
     if cluster.metadata.deleting:
         return None
     if cluster.name == ALL_AGENTS:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from knfleet.api.addon import ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.cluster.managedcluster import (
     ACCEPTED,
     API_FINALIZER,
@@ -125,11 +125,11 @@ def abandoned_in(cluster: ManagedCluster, now: datetime) -> float | None:
 
 
 def unreachable_since(cluster: ManagedCluster) -> datetime | None:
-    """Since when nothing is heard of a cluster; None while it is available."""
-    said = find(cluster.status.conditions, AVAILABLE)
-    if said is None:
+    """Since when a cluster is unreachable; None while it is available."""
+    condition = find(cluster.status.conditions, AVAILABLE)
+    if condition is None:
         return as_moment(cluster.metadata.creation_timestamp)
-    return None if said.status == "True" else as_moment(said.last_transition_time)
+    return None if condition.status == "True" else as_moment(condition.last_transition_time)
 
 
 def is_ours(namespace: Object, cluster: ManagedCluster) -> bool:
@@ -195,7 +195,7 @@ class ClusterDeletion:
             cluster,
             "NamespaceKept",
             f"namespace {cluster.name} stays although {DELETE_NAMESPACE} is set: the hub did not"
-            " make it for this cluster; delete it yourself if nobody uses it",
+            " make it for this cluster; delete it yourself if it is not in use",
         )
 
     async def remaining(self, cluster: str) -> RemainingObjects | None:
@@ -242,10 +242,10 @@ class ClusterDeletion:
     async def report(
         self, cluster: ManagedCluster, status: Status, reason: str, message: str
     ) -> ManagedCluster:
-        """Write how far the deletion is, if that is news; the cluster as it is then."""
-        said = StandardCondition(type=DELETING, status=status, reason=reason, message=message)
+        """Write how far the deletion is when it changed, and return the cluster as written."""
+        condition = StandardCondition(type=DELETING, status=status, reason=reason, message=message)
         old = cluster.status.conditions
-        new = put(old, said, self.context.now())
+        new = put(old, condition, self.context.now())
         if new == old:
             return cluster
         patch = {"status": {"conditions": plain(new)}}
@@ -253,11 +253,11 @@ class ClusterDeletion:
         return decode(written, ManagedCluster)
 
     async def abandon(self, cluster: ManagedCluster, remaining: RemainingObjects) -> None:
-        """Let go of what nobody cleans up any more, and name it."""
+        """Let go of what is not cleaned up any more, and name it."""
         await asyncio.gather(*(self.let_go(remaining.resource, each) for each in remaining.items))
         count, plural = len(remaining.items), remaining.resource.plural
         log.warning(
-            "given up without cleaning the cluster",
+            "abandoned without cleaning the cluster",
             cluster=cluster.name,
             resource=plural,
             names=[each["metadata"]["name"] for each in remaining.items],
@@ -265,7 +265,7 @@ class ClusterDeletion:
         self.context.record_warning(
             cluster,
             "Orphaned",
-            f"given up without cleaning the cluster, because of {FORCE_DETACH}: {count} {plural}"
+            f"abandoned without cleaning the cluster, because of {FORCE_DETACH}: {count} {plural}"
             f" ({orphan_names(remaining.items)}); what they applied stays on the cluster",
         )
 
@@ -280,7 +280,7 @@ class ClusterDeletion:
 def unreachable_remedy(cluster: str) -> str:
     """What to do about a cluster that cannot clean up."""
     return (
-        " The cluster cannot clean up: it is not available. If it is gone for good, run"
+        " The cluster cannot clean up: it is not available. If it no longer exists, run"
         f" `knfleet detach {cluster} --force`, or annotate the ManagedCluster with"
         f" {FORCE_DETACH}=10m."
     )

@@ -1,7 +1,7 @@
-"""Whether a cluster is heard of: Leases become conditions, conditions become taints.
+"""Whether a cluster is alive: Leases become conditions, conditions become taints.
 
 The hub trusts its own clock: a cluster is alive for as long as its Lease *changes*, whatever time
-the agent writes into it. How far the agent's clock is off is told by a condition of its own.
+the agent writes into it. How far the agent's clock is off is reported by a condition of its own.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ HUB_TAINTS = (UNREACHABLE, UNAVAILABLE)
 
 
 class LeaseObservation(Struct, frozen=True):
-    """When an agent was last heard of, by the hub's clock."""
+    """When an agent last renewed its Lease, by the hub's clock."""
 
     renewed: str
     """What the Lease says."""
@@ -40,7 +40,7 @@ class LeaseObservation(Struct, frozen=True):
 
 
 class LeaseObservations:
-    """Remembers when each cluster was last heard of."""
+    """Remembers when each cluster last renewed its Lease."""
 
     def __init__(self) -> None:
         self.beats: dict[str, LeaseObservation] = {}
@@ -48,7 +48,7 @@ class LeaseObservations:
     def observe(
         self, cluster: ManagedCluster, lease: Object | None, now: datetime
     ) -> LeaseObservation | None:
-        """When a cluster was last heard of, which is remembered; None when it never was."""
+        """When a cluster last renewed its Lease, which is remembered; None when it never did."""
         beat = self.observation(cluster, lease, now)
         if beat is not None:
             self.beats[cluster.name] = beat
@@ -57,7 +57,7 @@ class LeaseObservations:
     def observation(
         self, cluster: ManagedCluster, lease: Object | None, now: datetime
     ) -> LeaseObservation | None:
-        """When a cluster was last heard of, if this is its Lease; None when it never was.
+        """When a cluster last renewed its Lease, if this is its Lease; None when it never did.
 
         The first Lease that is seen may be as old as it says, unless the agent's clock is known to
         be off; a later one came just now. One that is gone says nothing: the hub makes it anew.
@@ -75,14 +75,13 @@ class LeaseObservations:
         return known if known.renewed == renewed else LeaseObservation(renewed, now, moment - now)
 
     def forget(self, cluster: str) -> None:
-        """A cluster is gone."""
         self.beats.pop(cluster, None)
 
 
 def is_clock_doubtful(cluster: ManagedCluster) -> bool:
     """Whether the times that a cluster's agent writes say nothing to the hub."""
-    said = find(cluster.status.conditions, CLOCK_SYNCED)
-    is_off = said is not None and said.status == "False"
+    condition = find(cluster.status.conditions, CLOCK_SYNCED)
+    is_off = condition is not None and condition.status == "False"
     return is_off or cluster.metadata.annotations.get(SKIP_CLOCK_CHECK) == "true"
 
 
@@ -104,7 +103,7 @@ def seconds_until_expired(
 
 
 def is_alive(cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime) -> bool:
-    """Whether the cluster is accepted, has joined, and was heard of lately."""
+    """Whether the cluster is accepted, has joined, and renewed its Lease lately."""
     return (
         cluster.spec.hub_accepts_client
         and is_true(cluster.status.conditions, JOINED)
@@ -171,13 +170,15 @@ def taints(cluster: ManagedCluster, now: datetime) -> list[Taint]:
 def hub_taint(cluster: ManagedCluster, now: datetime) -> Taint | None:
     """The taint of a cluster that is not there; its time is that of the condition.
 
-    So it is the same again when somebody removed it, and nobody's toleration begins anew.
+    So it is the same again when a client removed it, and no toleration begins anew.
     """
-    said = find(cluster.status.conditions, AVAILABLE)
-    if said is not None and said.status == "True":
+    condition = find(cluster.status.conditions, AVAILABLE)
+    if condition is not None and condition.status == "True":
         return None
-    key = UNAVAILABLE if said is not None and said.status == "False" else UNREACHABLE
-    since = cluster.metadata.creation_timestamp if said is None else said.last_transition_time
+    key = UNAVAILABLE if condition is not None and condition.status == "False" else UNREACHABLE
+    since = (
+        cluster.metadata.creation_timestamp if condition is None else condition.last_transition_time
+    )
     return Taint(key=key, effect="NoSelect", time_added=since or timestamp(now))
 
 
@@ -187,5 +188,4 @@ def same_taints(one: Sequence[Taint], other: Sequence[Taint]) -> bool:
 
 
 def taint_key(taint: Taint) -> tuple[str, ...]:
-    """What makes a taint."""
     return taint.key, taint.effect, taint.value, taint.time_added

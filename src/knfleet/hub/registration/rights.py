@@ -4,7 +4,7 @@ It grants rights to agents, and Kubernetes lets it grant only what it has: so it
 get, and needs neither `escalate` nor the administrator's role.
 """
 
-from knfleet.api.addon import ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.cluster.managedcluster import GROUP, LEASE_NAME, REGISTER_GROUP
 from knfleet.api.rbac_rules import RBAC_GROUP, READ, WRITE, rule
 from knfleet.api.work.manifestwork import WORKS

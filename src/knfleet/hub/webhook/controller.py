@@ -9,15 +9,21 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from knfleet.api.core import SECRETS, VALIDATING_WEBHOOKS
+from knfleet.api.core import CRDS, SECRETS, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Key, Object, Request, Resource
+from knfleet.api.operator import WEBHOOK_SERVICE
 from knfleet.apply.manifest_fields import items, part
+from knfleet.hub.certificates.certificate_secret import write_certificates
+from knfleet.hub.certificates.port_certificates import (
+    PortCertificates,
+    renewal,
+    service_names,
+)
 from knfleet.hub.context import HubContext, cluster_request
 from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.webhook.rights import RULES
-from knfleet.hub.webhook.webhook_certificates import WebhookCertificates, renewal, service_names
-from knfleet.hub.webhook.webhook_objects import CONFIGURATIONS, SECRET, SERVICE
-from knfleet.kube.cache.informer import Informer, StoreChange
+from knfleet.hub.webhook.webhook_objects import CONFIGURATIONS, DEFINITIONS, SECRET
+from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.errors import Conflict, NotFound
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
@@ -47,6 +53,13 @@ def certificate_secrets(context: HubContext) -> Informer:
     )
 
 
+def definition_informer(context: HubContext, resource: Resource, name: str) -> Informer:
+    """The informer of one object that names webhooks."""
+    return context.informers.shared(
+        resource, fields=f"metadata.name={name}", trim=without_schemas, required=False
+    )
+
+
 class WebhookCertificateController:
     """Reconciles the Secret, and every object whose webhook is our Service."""
 
@@ -55,14 +68,16 @@ class WebhookCertificateController:
         self.client = context.client
         configuration = context.configuration
         self.key = Key(configuration.namespace, SECRET)
-        names = service_names(SERVICE, configuration.namespace)
+        names = service_names(WEBHOOK_SERVICE, configuration.namespace)
         self.names = (*names, *configuration.webhook_names)
         self.secrets = certificate_secrets(context)
         self.called = [
-            context.informers.shared(
-                VALIDATING_WEBHOOKS, fields=f"metadata.name={name}", required=False
+            definition_informer(context, resource, name)
+            for resource, names in (
+                (VALIDATING_WEBHOOKS, CONFIGURATIONS),
+                (CRDS, DEFINITIONS),
             )
-            for name in CONFIGURATIONS
+            for name in names
         ]
         """Objects that name webhooks."""
 
@@ -80,11 +95,11 @@ class WebhookCertificateController:
         if not self.secrets.synced.is_set():
             return Result.after(SYNC_SECONDS)
         found = self.secrets.get(self.key)
-        kept = WebhookCertificates.of(found)
+        kept = PortCertificates.of(found)
         wanted = renewal(kept, self.names, self.context.now())
         try:
             if wanted.certificates != kept:
-                await self.write(found, wanted.certificates)
+                await write_certificates(self.client, self.key, found, wanted.certificates)
             for informer in self.called:
                 for manifest in informer.items():
                     await self.inject(informer.resource, manifest, wanted.certificates.bundle)
@@ -92,23 +107,10 @@ class WebhookCertificateController:
             return Result.after(CONFLICT_SECONDS)
         return Result.after((wanted.look_at - self.context.now()).total_seconds())
 
-    async def write(self, found: Object | None, made: WebhookCertificates) -> None:
-        """Keep certificates, unless the Secret has changed since it was read."""
-        meta: Object = {"name": self.key.name, "namespace": self.key.namespace}
-        if found is not None:
-            meta["resourceVersion"] = found["metadata"]["resourceVersion"]
-        manifest: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
-        await self.client.apply(SECRETS, {**manifest, "data": made.data()})
-        log.info(
-            "webhook certificates written",
-            until=str(made.serving.not_valid_after_utc),
-            authorities=len(made.authorities),
-        )
-
     async def inject(self, resource: Resource, manifest: Object, bundle: bytes) -> None:
         """Put the CA into an object that calls our Service, where another is or none."""
         wanted = base64.b64encode(bundle).decode()
-        service = Key(self.key.namespace, SERVICE)
+        service = Key(self.key.namespace, WEBHOOK_SERVICE)
         paths = [each.path for each in targets(manifest, service) if each.bundle != wanted]
         if not paths:
             return
@@ -122,6 +124,13 @@ class WebhookCertificateController:
         except NotFound:
             return
         log.info("webhook CA injected", kind=resource.kind, name=manifest["metadata"]["name"])
+
+
+def without_schemas(manifest: Object) -> Object:
+    """What is kept of an object that names webhooks: definitions are large."""
+    spec = {"conversion": part(manifest, "spec", "conversion")}
+    kept = {key: value for key, value in manifest.items() if key in ("metadata", "webhooks")}
+    return without_managed_fields({**kept, "spec": spec})
 
 
 def targets(manifest: Object, service: Key) -> Sequence[CABundleField]:

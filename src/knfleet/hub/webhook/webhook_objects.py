@@ -3,12 +3,13 @@
 Pure. The CA is not part of it: the hub puts that into the configurations while it runs.
 """
 
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.core import SERVICES, VALIDATING_WEBHOOKS
 from knfleet.api.meta import Object
-from knfleet.api.operator import CLUSTER_MANAGER
+from knfleet.api.operator import CLUSTER_MANAGER, WEBHOOK_SERVICE
 from knfleet.api.work.manifestwork import WORKS
 
-SERVICE = "cluster-manager-webhook"
 PORT = 9443
 """Where the hub's pods listen."""
 SECRET = "knfleet-webhook-certificates"  # noqa: S105  a name
@@ -18,6 +19,8 @@ WORK_VALIDATION = f"manifestworkvalidators.admission.{WORKS.group}"
 """The name that Open Cluster Management's has: where that is left over, ours replaces it."""
 CONFIGURATIONS = (WORK_VALIDATION,)
 """Names of the validating webhook configurations that the hub keeps its CA in."""
+DEFINITIONS = tuple(f"{each.plural}.{each.group}" for each in (CLUSTER_ADDONS, ADDONS))
+"""Names of the CRDs between whose versions the hub converts."""
 TIMEOUT_SECONDS = 5
 
 
@@ -26,7 +29,7 @@ def service(namespace: str) -> Object:
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
-        "metadata": {"name": SERVICE, "namespace": namespace},
+        "metadata": {"name": WEBHOOK_SERVICE, "namespace": namespace},
         "spec": {
             "selector": {"app": CLUSTER_MANAGER},
             "ports": [{"name": "webhook", "port": 443, "targetPort": PORT}],
@@ -52,7 +55,7 @@ def work_validation(namespace: str) -> Object:
                 "name": WORK_VALIDATION,
                 "admissionReviewVersions": ["v1"],
                 "clientConfig": {
-                    "service": {"namespace": namespace, "name": SERVICE, "path": WORK_PATH}
+                    "service": {"namespace": namespace, "name": WEBHOOK_SERVICE, "path": WORK_PATH}
                 },
                 "failurePolicy": "Ignore",
                 # Changes of finalizers and labels, which agents make all the time, are not asked.

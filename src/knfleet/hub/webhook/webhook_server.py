@@ -12,8 +12,8 @@ from typing import Protocol
 
 from aiohttp import web
 
+from knfleet.hub.certificates.port_certificates import PortCertificates
 from knfleet.hub.webhook.admission_review import Answer, ReviewError
-from knfleet.hub.webhook.webhook_certificates import WebhookCertificates
 from knfleet.kube.auth.tls import load_pair
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import CredentialError
@@ -65,7 +65,7 @@ class WebhookServer:
 
     def take(self, change: StoreChange) -> None:
         """The Secret changed; without a usable certificate the last one is served."""
-        kept = WebhookCertificates.of(change.new)
+        kept = PortCertificates.of(change.new)
         if kept is None or kept.certificate == self.certificate:
             return
         try:

@@ -8,11 +8,9 @@ from knfleet.api.conditions import StandardCondition, find
 from knfleet.api.meta import Object
 from knfleet.api.schema import ObjectMeta, decode
 from knfleet.api.work.manifestwork import COMPLETE
+from knfleet.api.work.replicaset import REPLICA_SET_LABEL
 from knfleet.apply.manifest_fields import part
 from knfleet.hub.registration.lease import as_moment
-
-REPLICA_SET_LABEL = "work.open-cluster-management.io/manifestworkreplicaset"
-"""Label of works that a ManifestWorkReplicaSet made, and would make again."""
 
 
 class ReportedStatus(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any, cast
 from knfleet.api.meta import Object
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items, part
+from knfleet.hub.work.replicasets.replica_template import owner_of
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.client.verbs import Client
 
@@ -28,7 +29,7 @@ def own_namespace(manifest: Object) -> list[str]:
     return [manifest["metadata"]["namespace"]]
 
 
-INDEXES = {"cluster": own_namespace}
+INDEXES = {"cluster": own_namespace, "replicaset": owner_of}
 
 
 def work_informer(client: Client, namespace: str = "") -> Informer:

@@ -76,17 +76,15 @@ class StaticCredential(Struct, frozen=True):
     credential: Credential = Credential()
 
     async def fetch(self) -> Credential:
-        """The one there is."""
         return self.credential
 
 
 class TokenFile(Struct, frozen=True):
-    """A token in a file that somebody else keeps fresh, read again every half minute."""
+    """A token in a file that another program keeps fresh, read again every half minute."""
 
     path: Path
 
     async def fetch(self) -> Credential:
-        """The token that is in the file now."""
         token = read(self.path, "token file").decode("utf-8", "replace").strip()
         if not is_token(token):
             what = "holds something that is not a token" if token else "is empty"
@@ -251,7 +249,7 @@ class CachedCredential:
         raise CredentialError(f"{failure}{remark}") from failure
 
     async def shared_refresh(self) -> Credential | KubeError:
-        """What the one refresh brings, which ends early only when nobody waits for it."""
+        """What the one refresh brings, which ends early only when no caller waits for it."""
         if (refresh := self.refresh) is None:
             refresh = self.refresh = RefreshTask(asyncio.create_task(self.fetch()))
             refresh.task.add_done_callback(self.ended)
@@ -264,7 +262,7 @@ class CachedCredential:
                 await self.abandon(refresh)
 
     async def abandon(self, refresh: RefreshTask) -> None:
-        """Stop a refresh that nobody wants any more, and see it end."""
+        """Stop a refresh that is not needed any more, and see it end."""
         if self.refresh is refresh:
             self.refresh = None
         self.abandoned.add(refresh.task)

@@ -114,7 +114,7 @@ class ExecPlugin(Struct, frozen=True):
         """The file to run."""
         if "/" not in self.command:
             found = shutil.which(self.command) if self.command else None
-            # A relative result comes from a relative folder in PATH, which could be anybody's.
+            # A relative result comes from a relative folder in PATH, which may belong to any user.
             if found and Path(found).is_absolute():
                 return found
             raise self.error(f"is not in PATH; install it, or name it by its path{self.hint()}")
@@ -139,17 +139,19 @@ class ExecPlugin(Struct, frozen=True):
 
     def checked(self, finished: ProcessResult) -> bytes:
         """The output of a plugin that did its work."""
-        said = f": {self.quoted(finished.complaint)}" if finished.complaint else ""
+        output = f": {self.quoted(finished.complaint)}" if finished.complaint else ""
         if finished.ending is ProcessEnd.TIMED_OUT:
             limit = f"{self.timeout_seconds:g} s"
-            raise self.error(f"did not answer within {limit} and was stopped{said}")
+            raise self.error(f"did not answer within {limit} and was stopped{output}")
         if finished.ending is ProcessEnd.TOO_MUCH_OUTPUT:
             limit = f"{OUTPUT_LIMIT // 1024} KiB"
-            raise self.error(f"printed more than {limit} and was stopped{said}")
+            raise self.error(f"printed more than {limit} and was stopped{output}")
         if finished.code < 0:
-            raise self.error(f"was ended by signal {-finished.code}{said}")
+            raise self.error(f"was ended by signal {-finished.code}{output}")
         if finished.code > 0:
-            raise self.error(f"failed with exit code {finished.code}{said or ', and said nothing'}")
+            raise self.error(
+                f"failed with exit code {finished.code}{output or ', and printed nothing'}"
+            )
         return finished.output
 
     def quoted(self, complaint: str) -> str:

@@ -1,7 +1,7 @@
 """One program run to its end, with a limit on everything.
 
 The program gets a process group of its own. Whatever happens (it ends, hangs, prints without end,
-or nobody waits for it any more), when `run` is over the group is gone and every pipe is closed.
+or no caller waits for it any more), when `run` is over the group is gone and every pipe is closed.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ COMPLAINT_LIMIT = 2048
 GRACE_SECONDS = 0.5
 """Between asking a group to end and making it end."""
 LINGER_SECONDS = 0.5
-"""For the rest of the output, when somebody else holds the pipe of a program that has ended."""
+"""For the rest of the output, when another process holds the pipe of a program that has ended."""
 REAP_SECONDS = 5.0
 
 

@@ -68,14 +68,13 @@ def load(
 
 
 def contexts(paths: Sequence[Path] | None = None) -> list[str]:
-    """The names of all contexts, sorted."""
     return sorted(read(paths).contexts)
 
 
 def read(
     paths: Sequence[Path] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Kubeconfig:
-    """All files together; of those that nobody named, the missing ones are skipped."""
+    """All files together; of those that were not named, the missing ones are skipped."""
     if paths:
         return merge([parse_file(path) for path in paths])
     return merge([parse_file(path) for path in default_paths(environ) if is_there(path)])
@@ -106,7 +105,7 @@ def is_there(path: Path) -> bool:
 def from_text(text: str | bytes, *, source: str, context: str | None = None) -> Connection:
     """The connection that a kubeconfig from elsewhere describes, for instance one in a Secret.
 
-    Whoever wrote it must not make us run programs or read files here, so it may name neither.
+    The author of it must not make us run programs or read files here, so it may name neither.
     """
     return connect(parse(text, EntryOrigin(source)), context)
 
@@ -147,7 +146,6 @@ def connect(
 
 
 def choose(config: Kubeconfig, name: str, *, asked: bool) -> ContextEntry:
-    """The context of a name."""
     if (found := config.contexts.get(name)) is not None:
         return found
     where = ", ".join(config.sources)
@@ -162,7 +160,6 @@ def choose(config: Kubeconfig, name: str, *, asked: bool) -> ContextEntry:
 
 
 def pick(entries: dict[str, Found], kind: str, name: str, context: ContextEntry) -> Found:
-    """The entry that a context names."""
     if (found := entries.get(name)) is not None:
         return found
     if not name:
@@ -171,7 +168,6 @@ def pick(entries: dict[str, Found], kind: str, name: str, context: ContextEntry)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message."""
     return ", ".join(sorted(names)) or "none"
 
 

@@ -36,7 +36,7 @@ INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 def credentials_of(
     user: UserEntry | None, cluster: ClusterEntry, endpoint: Endpoint
 ) -> CredentialSource:
-    """Where the credentials of a user come from; nobody's are empty."""
+    """Where the credentials of a user come from; empty without a user."""
     if user is None:
         return StaticCredential()
     refuse(user)
@@ -51,7 +51,7 @@ def credentials_of(
 
 
 def refuse(user: UserEntry) -> None:
-    """Complain about what cannot be used, rather than log in as somebody else."""
+    """Raise for what cannot be used, rather than log in as another user."""
     body = user.body
     values = (
         ("username", body.username),
@@ -129,6 +129,8 @@ def check_interactive_mode(user: UserEntry, body: ExecBody) -> None:
     if not mode and body.api_version == API_VERSIONS[0]:
         raise user.error(at, f"it is missing; {body.api_version} needs Never or IfAvailable")
     if mode == "Always":
-        raise user.error(at, "the plugin wants a terminal, which it cannot have here; use Never")
+        raise user.error(
+            at, "the plugin requires a terminal, which is not available here; use Never"
+        )
     if mode and mode not in INTERACTIVE_MODES:
         raise user.error(at, f"it has to be one of {', '.join(INTERACTIVE_MODES)}")

@@ -34,7 +34,6 @@ log = structlog.get_logger()
 
 
 def as_is(manifest: Object) -> Object:
-    """Keep all of an object."""
     return manifest
 
 
@@ -76,7 +75,7 @@ class Informer:
         self.relists = 0
         """How often in a row the server forgot a place soon after a list."""
         self.listed = 0.0
-        self.heard = False
+        self.received_any = False
         self.handler_failures = 0
         self.quiet_until = 0.0
         """When the next error of a handler is logged at the soonest."""
@@ -93,11 +92,9 @@ class Informer:
         return self.store.objects.get(key)
 
     def items(self) -> list[Object]:
-        """All objects."""
         return list(self.store.objects.values())
 
     def by_index(self, index: str, value: str) -> list[Object]:
-        """The objects in which an index finds a value."""
         return self.store.by_index(index, value)
 
     async def run(self) -> None:
@@ -112,7 +109,7 @@ class Informer:
         """Follow the collection, whatever happens."""
         while True:
             opened = time.monotonic()
-            self.heard = False
+            self.received_any = False
             try:
                 await self.follow()
                 ended: KubeError | None = None
@@ -130,7 +127,7 @@ class Informer:
             return 0
         is_first = not self.failures
         delay = self.next_backoff()
-        return 0 if self.heard and is_first else delay
+        return 0 if self.received_any and is_first else delay
 
     def before_relist(self) -> float:
         """How long to wait before a new list; only the first one soon after another is free.
@@ -153,12 +150,14 @@ class Informer:
         if self.streams_lists and isinstance(error, BadRequest | Invalid):
             self.streams_lists = False
             return 0
-        if isinstance(error, RequestTimeout) and not self.heard:
+        if isinstance(error, RequestTimeout) and not self.received_any:
             # Nothing at all, not even a bookmark: the server may have been restored from a backup
             # and wait for a version that is in its future.
             self.resource_version = ""
         self.failing = error
-        if time.monotonic() - opened >= (QUICK_SECONDS if self.heard else BACKOFF_LIMIT_SECONDS):
+        if time.monotonic() - opened >= (
+            QUICK_SECONDS if self.received_any else BACKOFF_LIMIT_SECONDS
+        ):
             self.failures = 0
         asked = getattr(error, "retry_after_seconds", None) or 0
         return max(self.next_backoff(), min(asked, BACKOFF_LIMIT_SECONDS))
@@ -183,7 +182,7 @@ class Informer:
             seconds = self.client.options.list_seconds if initial else None
             async with self.client.within(seconds, self.selection) as clock:
                 async for event in events:
-                    self.heard = True
+                    self.received_any = True
                     self.last_contact = time.monotonic()
                     if not initial:
                         self.handle(event)
@@ -200,7 +199,7 @@ class Informer:
         self.failing = None
 
     async def relist(self) -> None:
-        """Take in the collection page by page, then drop what is not in it."""
+        """Handle the collection page by page, then drop what is not in it."""
         seen: set[Key] = set()
         version = ""
         pages = self.client.pages_of(self.selection)
@@ -216,7 +215,7 @@ class Informer:
         self.complete(seen, version)
 
     def handle_initial(self, event: WatchEvent, seen: set[Key]) -> bool:
-        """Take in an event of a streaming list; True when it was the last."""
+        """Handle an event of a streaming list; True when it was the last."""
         if event.type == "BOOKMARK":
             if event.ends_initial_events:
                 self.complete(seen, version_of(event.object))
@@ -228,7 +227,6 @@ class Informer:
         return False
 
     def handle(self, event: WatchEvent) -> None:
-        """Take in an event."""
         if event.type == "DELETED":
             self.remove(event.object)
         elif event.type != "BOOKMARK":
@@ -246,7 +244,7 @@ class Informer:
         self.synced.set()
 
     def put(self, manifest: Object, size: int = 0) -> Key:
-        """Take in the state of an object."""
+        """Handle the state of an object."""
         key = key_of(manifest)
         kept = self.trim(manifest)
         self.weigh(key, size if self.kept_weight is None else self.kept_weight(kept))
@@ -254,7 +252,7 @@ class Informer:
         return key
 
     def remove(self, manifest: Object) -> Key:
-        """Take in that an object is gone."""
+        """Handle that an object is gone."""
         key = key_of(manifest)
         self.weigh(key, 0)
         self.notify(self.store.remove(key, self.trim(manifest)))
@@ -270,7 +268,7 @@ class Informer:
             self.weights.pop(key, None)
 
     def notify(self, change: StoreChange | None) -> None:
-        """Tell all handlers; one that fails is the worse for it, nobody else is."""
+        """Tell all handlers; one that fails is skipped, the others are not affected."""
         if change is None:
             return
         for handler in self.handlers:

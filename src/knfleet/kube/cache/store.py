@@ -75,11 +75,9 @@ class Store:
                 self.keys[name].pop(value, None)
 
     def by_index(self, name: str, value: str) -> list[Object]:
-        """The objects in which an index finds a value."""
         return [self.objects[key] for key in self.keys[name].get(value, ())]
 
     def others(self, keep: Collection[Key]) -> list[Key]:
-        """The keys of all objects but some."""
         return [key for key in self.objects if key not in keep]
 
 

@@ -1,7 +1,7 @@
 """The connections of one client, which can be cut all at once.
 
 What is under way is ended through the event loop's own transports, never through the files below
-them. A pool that was cut is closed once nobody uses it any more, and another one takes its place.
+them. A pool that was cut is closed once it is not in use any more, and another one takes its place.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class ConnectionPool:
                 yield response
         except TimeoutError as error:
             if opening.expired():
-                raise ConnectionCut("it was given up here") from error
+                raise ConnectionCut("the request was cancelled") from error
             raise
         finally:
             self.stops.pop(opening, None)
@@ -63,7 +63,7 @@ class ConnectionPool:
             stop()
 
     async def close(self) -> None:
-        """Close all connections, when nobody uses one any more."""
+        """Close all connections, when none is in use any more."""
         await self.unused.wait()
         await self.session.close()
 

@@ -41,7 +41,7 @@ class MemoryBudget:
         self.held -= count
 
     def check(self, count: int, where: str) -> None:
-        """Raise `ResponseTooLarge` when there is no room for so much more."""
+        """Raise `ResponseTooLarge` when the limit does not permit so much more."""
         self.acquire(count, where)
         self.release(count)
 

@@ -1,4 +1,4 @@
-"""What it means that there was no answer: aiohttp's errors, told apart for people."""
+"""What it means that there was no answer: aiohttp's errors, distinguished for users."""
 
 import os
 import socket
@@ -50,7 +50,7 @@ def network_error(
         case aiohttp.ClientConnectorError():
             kind, text = ConnectionRefused, f"cannot connect to {server}: {reason(error)}"
         case TimeoutError():
-            kind, text = RequestTimeout, f"nothing was heard from {server} for too long"
+            kind, text = RequestTimeout, f"no data was received from {server} for too long"
         case _:
             kind, text = ConnectionInterrupted, f"the connection to {server} ended: {reason(error)}"
     return kind(f"{where}: {text}" + (f"; {doubt}" if doubt else ""))

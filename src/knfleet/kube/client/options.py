@@ -14,7 +14,7 @@ USER_AGENT = "knfleet"
 
 
 class ClientObserver(Protocol):
-    """Hears of everything that a client does; metrics are made of it."""
+    """Receives everything that a client does, for metrics."""
 
     def request(self, cluster: ClusterName, verb: str, code: int, seconds: float) -> None:
         """One attempt ended; code 0 means that there was no answer."""
@@ -85,7 +85,7 @@ class ClientOptions(Struct, frozen=True):
     reserve: int = 2
     """How many of them only `Client.urgent` may use."""
     requests_per_second: float = 0
-    """How many requests are sent in a second at most; 0 means that nobody counts."""
+    """How many requests are sent in a second at most; 0 means no limit."""
     burst: int = 0
     """How many may be sent at once when there were none before."""
     deadline_seconds: float = 30

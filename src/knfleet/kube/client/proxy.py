@@ -91,7 +91,6 @@ def matches(
 
 
 def ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that a host is, unless it is a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

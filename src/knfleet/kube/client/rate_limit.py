@@ -11,7 +11,7 @@ class RateLimit:
             raise ValueError("a limit of requests cannot be below zero")
         self.interval = 1 / per_second if per_second else 0.0
         self.ahead = (max(burst, 1) - 1) * self.interval
-        """How far the schedule may be ahead of time before somebody waits."""
+        """How far the schedule may be ahead of time before a caller waits."""
         self.next_at = 0.0
 
     def wait_seconds(self, now: float, count: int = 1) -> float:

@@ -52,7 +52,6 @@ class ListSelection(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The path of the collection."""
         return self.resource.path(self.namespace)
 
     def query(self, **more: str) -> str:
@@ -105,24 +104,6 @@ class Reader:
         """One object, or a part of it."""
         path = resource.path(namespace or self.namespace, name, subresource)
         return await self.request(retry.GET, path, deadline=deadline)
-
-    def pages(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        limit: int = PAGE_ITEMS,
-        resource_version: str = "",
-        deadline: float | None = None,
-    ) -> AsyncGenerator[ObjectList, None]:
-        """A collection piece by piece; the deadline is for each piece."""
-        selection = ListSelection(resource, namespace, labels, fields, metadata_only)
-        return self.pages_of(
-            selection, limit=limit, resource_version=resource_version, deadline=deadline
-        )
 
     async def pages_of(
         self,

@@ -90,7 +90,6 @@ read_list = msgspec.json.Decoder(RawList).decode
 
 
 def as_object(answer: HttpResponse, where: str) -> Object:
-    """The object that was answered."""
     try:
         return read_object(answer.body)
     except msgspec.DecodeError as error:
@@ -98,7 +97,7 @@ def as_object(answer: HttpResponse, where: str) -> Object:
 
 
 async def as_page(answer: HttpResponse, where: str, resource: Resource) -> ListPage:
-    """The page that was answered; a large one is decoded in slices, so that nobody waits for it.
+    """The page that was answered; a large one is decoded in slices, to not block the loop.
 
     A thread would not help: a call of the decoder holds the interpreter from start to end.
     """

@@ -47,7 +47,7 @@ class ClientSlots:
             raise
 
     def release(self) -> None:
-        """Give a place back, and let in who waits longest."""
+        """Give a place back, and let the longest waiting caller in."""
         self.free += 1
         while (queue := self.next_queue()) is not None:
             turn = queue.popleft()

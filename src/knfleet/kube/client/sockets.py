@@ -1,11 +1,11 @@
 """The sockets of one client.
 
-A peer that vanished is noticed by TCP itself after about a minute, even where nobody waits for an
-answer.
+A peer that vanished is noticed by TCP itself after about a minute, even when no request waits for
+an answer.
 
 A file that is handed to the event loop is the loop's to close. uvloop closes it without telling the
 Python socket when a connection ends in the moment in which it is made, for instance when the other
-side resets it; the number then belongs to the next file that somebody opens. So a socket of ours
+side resets it; the number then belongs to the next file that a client opens. So a socket of ours
 never closes its file by itself when it is collected, and is never shut down through its number.
 """
 
@@ -33,7 +33,6 @@ class Sockets:
         self.alive: WeakSet[LoopSocket] = WeakSet()
 
     def open(self, address: Address) -> LoopSocket:
-        """A socket for an address."""
         family, kind, protocol, _, _ = address
         opened = LoopSocket(family, kind, protocol)
         opened.setblocking(False)

@@ -7,10 +7,13 @@ connection's own; a list or watch without one is about all namespaces.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import cast
+from urllib.parse import parse_qs
 
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.kube.cache.watch import WatchEvent
-from knfleet.kube.client import retry
+from knfleet.kube.client import retry, write_records
 from knfleet.kube.client.options import ClientObserver, ClientOptions
 from knfleet.kube.client.reader import ListSelection, Reader, query_string
 from knfleet.kube.client.responses import ObjectList, name_kind
@@ -25,6 +28,54 @@ JSON_PATCH = "application/json-patch+json"
 
 class Client(Reader):
     """Reads and writes the objects of one cluster."""
+
+    async def request(
+        self,
+        verb: retry.RequestVerb,
+        path: str,
+        *,
+        query: str = "",
+        body: Object | Sequence[Object] | None = None,
+        content_type: str = "application/json",
+        metadata_only: bool = False,
+        deadline: float | None = None,
+    ) -> Object:
+        """Send a request about one object; of a write, those are told who want to know."""
+        sent = super().request(
+            verb,
+            path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            metadata_only=metadata_only,
+            deadline=deadline,
+        )
+        if not write_records.handlers or is_harmless(verb, query, body):
+            return await sent
+        manager = next(iter(parse_qs(query.lstrip("?")).get("fieldManager", ())), "")
+        tell = partial(self.tell, verb, path, body, manager=manager)
+        try:
+            answer = await sent
+        except Exception as error:
+            tell(error)
+            raise
+        tell(answer)
+        return answer
+
+    def tell(
+        self,
+        verb: retry.RequestVerb,
+        path: str,
+        body: Object | Sequence[Object] | None,
+        outcome: Object | Exception,
+        *,
+        manager: str,
+    ) -> None:
+        """Tell of a write that ended."""
+        cluster = str(self.cluster)
+        write_records.tell(
+            write_records.record_of(cluster, verb.name, path, body, outcome, manager=manager)
+        )
 
     async def create(
         self,
@@ -56,7 +107,7 @@ class Client(Reader):
         dry_run: bool = False,
         deadline: float | None = None,
     ) -> Object:
-        """Write a whole object; with a resource version, only if nobody else wrote meanwhile."""
+        """Replace an object; with a resource version, only if it was not changed meanwhile."""
         path = resource.path(self.home(manifest), manifest["metadata"]["name"], subresource)
         query = self.write_query(dry_run=dry_run)
         return await self.request(
@@ -77,7 +128,7 @@ class Client(Reader):
     ) -> Object:
         """Make the fields of a manifest so, by server-side apply.
 
-        Without `force`, `Conflict` names the fields that belong to somebody else. With
+        Without `force`, `Conflict` names the fields that belong to another client. With
         `metadata_only`, the server answers with the metadata alone, which spares both sides work.
         """
         answer = await self.request(
@@ -175,7 +226,6 @@ class Client(Reader):
     def write_query(
         self, *, manager: str | None = None, force: bool | None = None, dry_run: bool = False
     ) -> str:
-        """The query of a write."""
         return query_string(
             {
                 "fieldManager": manager or self.options.manager,
@@ -186,3 +236,10 @@ class Client(Reader):
                 "dryRun": "All" if dry_run else "",
             }
         )
+
+
+def is_harmless(verb: retry.RequestVerb, query: str, body: object) -> bool:
+    """Whether a request changes nothing."""
+    options = cast("Object", body) if isinstance(body, dict) else {}
+    is_dry = "dryRun=All" in query or options.get("dryRun") == ["All"]
+    return verb.method in retry.SAFE_METHODS or is_dry

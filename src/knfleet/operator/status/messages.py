@@ -30,7 +30,7 @@ FROM_THE_TARGET = re.compile(
 """Failures that the target caused; all others come from the release or the spec."""
 COUNTS = re.compile(r"Waiting on deployments: (?P<names>.*?); (?P<ready>\d+) of (?P<all>\d+) ready")
 MOST_NAMED = 8
-"""So many objects are named; of more, the number is told."""
+"""So many objects are named; of more, the number is given."""
 
 
 def failure_text(failures: Sequence[ObjectFailure]) -> str:
@@ -39,13 +39,15 @@ def failure_text(failures: Sequence[ObjectFailure]) -> str:
     denials = sorted({denial for each in failures for denial in each.denials})
     if denials:
         parts.append(f"the operator is not allowed to {denials_text(denials)}")
+    if denials or any(each.why == FailureKind.ESCALATION for each in failures):
+        parts.append("`knfleet rights` prints what is needed, for an administrator to apply")
     rest = [each for each in failures if not each.denials]
     parts += shortened(group(rest))
     return "; ".join(parts)
 
 
 def group(failures: Iterable[ObjectFailure]) -> list[str]:
-    """One sentence for each thing that the server said, with the objects that it said it of."""
+    """One sentence for each thing that the server reported, with its objects."""
     by_words: defaultdict[tuple[FailureKind, str], list[Ref]] = defaultdict(list)
     for each in failures:
         by_words[each.why, each.message].append(each.ref)
@@ -103,7 +105,6 @@ def workloads(summary: SetReadiness) -> SetReadiness:
 
 
 def jobs(summary: SetReadiness) -> SetReadiness:
-    """How the Jobs are."""
     return SetReadiness(tuple(each for each in summary.healths if each.ref.group_kind == JOB))
 
 

@@ -1,8 +1,7 @@
 """What a custom resource's status says, step by step through a pass.
 
-A statement begins with what was said last; every step of the pass adds its word, and what no step
-spoke of stays. The words are upstream's, so that what waits for them or searches them still finds
-them.
+It starts from the last status; every step of a pass sets its conditions, and the others stay. The
+words are upstream's, so that what waits for them or searches them still finds them.
 """
 
 from datetime import datetime
@@ -65,7 +64,7 @@ class StatusBuilder:
         self.unknown(INSTALL_SUCCEEDED, INSTALLING, message)
 
     def failed(self, problem: str) -> None:
-        """Something must be mended before this can be installed."""
+        """Something must be fixed before this can be installed."""
         self.false(INSTALL_SUCCEEDED, "Error", f"{INSTALL_FAILED}{problem}")
 
     def uninstalling(self, message: str) -> None:
@@ -73,14 +72,14 @@ class StatusBuilder:
         self.false(INSTALL_SUCCEEDED, "Uninstalling", message)
 
     def not_uninstalled(self, problem: str) -> None:
-        """Something must be mended before this can be removed."""
+        """Something must be fixed before this can be removed."""
         self.false(INSTALL_SUCCEEDED, "Error", f"{UNINSTALL_FAILED}{problem}")
 
     def applied(self, paths: tuple[str, ...]) -> None:
         """Everything is applied; a failure of an earlier pass is over."""
         self.status = replace(self.status, manifests=list(paths))
-        said = self.find(INSTALL_SUCCEEDED)
-        if said is not None and said.status == "False":
+        condition = self.find(INSTALL_SUCCEEDED)
+        if condition is not None and condition.status == "False":
             self.unknown(INSTALL_SUCCEEDED, INSTALLING, ALL_APPLIED)
 
     def waiting(self, message: str) -> None:
@@ -88,24 +87,23 @@ class StatusBuilder:
         self.false(DEPLOYMENTS_AVAILABLE, NOT_READY, message)
 
     def mark_unknown(self) -> None:
-        """Whether the workloads are available cannot be told."""
-        message = "the workloads cannot be seen yet; looking again"
+        """Whether the workloads are available is unknown."""
+        message = "the workloads cannot be read yet; retrying"
         self.unknown(DEPLOYMENTS_AVAILABLE, "NotKnown", message)
 
     def available(self) -> None:
-        """All workloads are available."""
         self.true(DEPLOYMENTS_AVAILABLE)
 
     def succeeded(self, version: str) -> None:
         """Everything is there and works."""
         self.true(INSTALL_SUCCEEDED)
-        said = self.find(DEPENDENCIES_INSTALLED)
-        if said is None or said.status == "Unknown":
+        condition = self.find(DEPENDENCIES_INSTALLED)
+        if condition is None or condition.status == "Unknown":
             self.true(DEPENDENCIES_INSTALLED)
         self.status = replace(self.status, version=version)
 
     def paused(self, message: str) -> None:
-        """Nothing is done to the target; of all else, what was last known stays said."""
+        """Nothing is done to the target; of all else, the last known state is kept."""
         marked = Condition(
             type=PAUSED, status="True", severity="Info", reason="Paused", message=message
         )
@@ -116,11 +114,9 @@ class StatusBuilder:
         self.put([each for each in self.status.conditions if each.type != PAUSED])
 
     def find(self, type_: str) -> Condition | None:
-        """What is said of one type."""
         return conditions.find(self.status.conditions, type_)
 
     def true(self, type_: str) -> None:
-        """A condition holds."""
         self.put(conditions.mark_true(self.status.conditions, type_, self.now))
 
     def false(self, type_: str, reason: str, message: str) -> None:
@@ -143,7 +139,7 @@ class StatusBuilder:
 
 
 def same(one: KnativeStatus, other: KnativeStatus) -> bool:
-    """Whether two statuses say the same, whenever it was said."""
+    """Whether two statuses say the same, whatever their times are."""
     bare = replace(one, conditions=[], annotations={})
     return bare == replace(other, conditions=[], annotations={}) and conditions.same(
         one.conditions, other.conditions

@@ -19,9 +19,10 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.operator.desired_objects import RenderResult
 from knfleet.operator.installation_record import InstallationRecord
-from knfleet.operator.kinds import KnativeKind, policy_problem
+from knfleet.operator.kinds import KnativeKind
 from knfleet.operator.status.messages import shortened
 from knfleet.operator.status.status_builder import StatusBuilder, is_progress, patch_of, same
+from knfleet.operator.uninstall.lost_target import policy_problem
 from knfleet.runtime.events.recorder import Events
 from knfleet.runtime.logs import log
 from knfleet.runtime.metrics import Metrics
@@ -42,13 +43,13 @@ class StatusWriter:
         self.repairs = metrics.repairs
 
     async def report(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder
     ) -> float:
         """Write the status if it says something new, and tell what became of it in Events.
 
         Progress waits a while after the last write; the seconds after which to report it again.
         """
-        before, after = record.status, said.status
+        before, after = record.status, builder.status
         if same(before, after) and not record.is_disputed:
             return 0.0
         now = asyncio.get_running_loop().time()
@@ -65,7 +66,7 @@ class StatusWriter:
         """Write a status, and tell what is new in it."""
         before = record.status
         # Remembered first: the watch may tell of the write before its answer is here.
-        record.said.append(after)
+        record.reported.append(after)
         try:
             await self.client.apply(
                 self.kind.resource, patch_of(manifest, after), subresource="status"
@@ -73,7 +74,7 @@ class StatusWriter:
         except NotFound:
             return
         except KubeError as error:
-            record.said.append(before)
+            record.reported.append(before)
             self.events.warning(
                 manifest, "UpdateFailed", f"Failed to update status for {name(manifest)}: {error}"
             )
@@ -110,7 +111,7 @@ class StatusWriter:
                 self.events.warning(manifest, "SettingWithoutEffect", warning)
 
     def report_policy(self, record: InstallationRecord, manifest: Object) -> None:
-        """Tell, once, that nobody knows what to do should the target be lost."""
+        """Tell, once, that the policy for a lost target is unknown."""
         problem = policy_problem(manifest)
         if problem and record.is_news(problem):
             self.events.warning(manifest, "SettingWithoutEffect", problem)
@@ -128,7 +129,9 @@ class StatusWriter:
         for change in changes.changes:
             if change.taken_from:
                 others = ", ".join(change.taken_from)
-                text = f"{change.ref}: fields that the field managers {others} owned were set by us"
+                text = (
+                    f"{change.ref}: fields that the field managers {others} owned were taken over"
+                )
                 if record.is_news(text):
                     self.events.normal(manifest, "FieldsTakenOver", text)
 
@@ -147,7 +150,7 @@ class StatusWriter:
         if copies:
             text = (
                 f"{', '.join(shortened(copies))}: not deleted, because another client made it as a"
-                f" copy of an object of ours; the label {PART_OF} was taken off"
+                f" copy of a managed object; the label {PART_OF} was taken off"
             )
             self.events.warning(manifest, "NotRemoved", text)
 

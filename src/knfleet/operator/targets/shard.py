@@ -12,7 +12,7 @@ READS = 2
 
 
 class TargetShard:
-    """Says what is ours, and has everybody follow it."""
+    """Says what is ours, and has all holders follow it."""
 
     def __init__(self, membership: Membership, leader: Leader) -> None:
         self.membership = membership
@@ -20,7 +20,7 @@ class TargetShard:
         self.holders: Sequence[ShardHolder] = ()
         self.spokes: ClusterPool | None = None
         self.led = False
-        """Whether a member leads, or did when somebody led last."""
+        """Whether a member leads, or did when a member led last."""
         self.stranger = ""
         """Who leads and is no member that we know."""
         self.known_at = 0
@@ -56,13 +56,12 @@ class TargetShard:
             self.leader.require()
 
     def follow(self, holders: Sequence[ShardHolder], spokes: ClusterPool) -> None:
-        """Have everybody do what is ours from now on."""
+        """Have all holders start what is ours from now on."""
         self.holders, self.spokes = holders, spokes
         self.membership.join(self)
         self.on_gained()
 
     def on_gained(self) -> None:
-        """Begin with what is ours now."""
         for holder in self.holders:
             holder.on_gained()
 
@@ -78,5 +77,5 @@ class TargetShard:
             await self.spokes.close_lost()
 
     def measure(self, metrics: Metrics) -> None:
-        """Tell with how many the work is shared, whenever somebody asks."""
+        """Tell with how many the work is shared, at each scrape."""
         metrics.before_scrape.append(lambda: metrics.members.set(len(self.membership.members)))

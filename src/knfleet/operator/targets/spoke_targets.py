@@ -158,7 +158,7 @@ def check_uid(manifest: Object, profile: Key, uid: str) -> None:
         raise TargetError(
             REMOTE_CLIENT_CREATION_FAILED,
             f"the credentials of ClusterProfile {profile} may not read namespace kube-system any"
-            f" more, so that nothing tells whether this is the cluster that {kind} {key} is"
+            f" more, so it cannot be verified that this is the cluster that {kind} {key} is"
             f" installed on, which has the uid {before}; nothing is written there. Grant `get` on"
             f" that namespace, or remove the annotation {TARGET_UID} from the {kind}",
         )

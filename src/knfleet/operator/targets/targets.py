@@ -102,7 +102,6 @@ class LocalTargets:
         return Target(HUB, self.client, OwnerReferences(manifest), inventory_key(manifest))
 
     async def find(self, manifest: Object) -> Target:
-        """The hub."""
         return await self.resolve(manifest)
 
     async def reach(self, manifest: Object) -> None:

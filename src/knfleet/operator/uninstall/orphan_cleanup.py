@@ -1,4 +1,4 @@
-"""Cleans spokes that return after their custom resources were let go without them.
+"""Cleans spokes that return after their custom resources were removed without them.
 
 A tombstone (see `knative.tombstones`) is worked on when its spoke answers, and is the same cluster;
 then it goes. When a custom resource uses the same anchor again, it has what is left, and the
@@ -33,7 +33,7 @@ from knfleet.runtime.queue import QueueOptions
 NAME = "tombstones"
 RETRY_SECONDS = 15.0
 REPORT_SECONDS = 600.0
-"""When to look again at a spoke that is not there, should nobody tell that it is."""
+"""When to look again at a spoke that is not there, should no event show that it is."""
 
 
 class CleanupContext(Struct, frozen=True):
@@ -127,7 +127,7 @@ class OrphanCleanup:
         if stone is None:
             return Result.never()
         if self.is_alive(stone):
-            log.info("a custom resource took its place again", key=str(request.key))
+            log.info("a custom resource manages the target again", key=str(request.key))
             await self.tombstones.remove(request.key)
             return Result.never()
         profile = self.held[request.key] = stone.profile_key

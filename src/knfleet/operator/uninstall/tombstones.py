@@ -44,7 +44,6 @@ class Tombstone(Struct, frozen=True, kw_only=True, rename="camel"):
         return Key(namespace, name)
 
     def root(self, hub_uid: str) -> AnchorSpec:
-        """The anchor that is left."""
         return AnchorSpec(self.kind, self.key, hub_uid)
 
 

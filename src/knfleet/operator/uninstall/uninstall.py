@@ -1,12 +1,12 @@
 """Removing what a custom resource has installed, wherever that is, and then letting it go.
 
 It goes on after any restart, because everything that it needs is on the hub and on the target. What
-holds it up is said in a condition, with what to do. A target that is lost is waited for; whoever
-knows better says so by an annotation, and then a tombstone remembers what to clean up.
+holds it up is reported in a condition, with what to do. A target that is lost is waited for;
+whoever knows better says so by an annotation, and then a tombstone remembers what to clean up.
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
@@ -19,12 +19,9 @@ from knfleet.operator.installation import Installation
 from knfleet.operator.installation_record import InstallationRecord, PassInterrupted
 from knfleet.operator.installation_registry import InstallationRegistry
 from knfleet.operator.kinds import (
-    ON_LOST_TARGET,
-    ORPHAN,
     TARGET_UID,
     KnativeKind,
     annotations_of,
-    policy_problem,
     profile_of,
     was_installed,
 )
@@ -38,10 +35,22 @@ from knfleet.operator.uninstall.finalizer import (
     legacy_objects,
     uninstall,
 )
+from knfleet.operator.uninstall.lost_target import (
+    FORCED_ATTEMPTS,
+    ON_LOST_TARGET,
+    LostPolicy,
+    grace_of,
+    lost_since,
+    policy_of,
+    policy_problem,
+    remaining_seconds,
+)
 from knfleet.operator.uninstall.tombstones import Tombstone, Tombstones
 from knfleet.release.releases import Releases
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
+
+SOON_SECONDS = 1.0
 
 
 class Uninstaller:
@@ -59,51 +68,55 @@ class Uninstaller:
         self.kind = kind
         self.installations = installations
         self.targets: Targets = installations.targets
-        self.reporter: StatusWriter = installations.reporter
+        self.status_writer: StatusWriter = installations.status_writer
         self.releases = releases
         self.tombstones = tombstones
         self.now = now
-        self.finalizers = Finalizers(kind, self.reporter.client, self.reporter.events)
+        self.finalizers = Finalizers(kind, self.status_writer.client, self.status_writer.events)
 
     async def remove(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder, *, owns: bool
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder, *, owns: bool
     ) -> Result:
         """Uninstall what a custom resource has installed, then let it go."""
         if not owns or not self.finalizers.on(manifest):
             return await self.remove_finalizer(record, manifest)
         try:
-            problem = await self.attempt(record, manifest, said)
+            problem = await self.attempt(record, manifest, builder)
         except OtherHub as error:
-            self.reporter.events.warning(manifest, "NotRemoved", f"nothing is removed: {error}")
+            self.status_writer.events.warning(
+                manifest, "NotRemoved", f"nothing is removed: {error}"
+            )
             return await self.remove_finalizer(record, manifest)
         except TargetError as error:
-            return await self.lost(record, manifest, said, error)
+            return await self.lost(record, manifest, builder, error)
         if not problem:
             return await self.finish(record, manifest)
-        said.not_uninstalled(problem)
-        await self.reporter.report(record, manifest, said)
+        if policy_of(manifest) is LostPolicy.FORCE and record.failures >= FORCED_ATTEMPTS - 1:
+            return await self.abandon(record, manifest, problem)
+        builder.not_uninstalled(problem)
+        await self.status_writer.report(record, manifest, builder)
         return Result.after(record.retry_seconds())
 
     async def attempt(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder
     ) -> str:
         """Delete everything that belongs to a custom resource; what is in the way, if anything."""
         try:
             async with record.limited():
-                problem = await self.try_uninstall(record, manifest, said)
+                problem = await self.try_uninstall(record, manifest, builder)
         except PassInterrupted:
             problem = "it was interrupted"
         if problem:
-            # When the target is the problem, that is what must be told.
+            # When the target is the problem, that must be reported.
             await self.targets.reach(manifest)
         return problem
 
     async def try_uninstall(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder
     ) -> str:
         """The same, as far as it goes without an interruption."""
         try:
-            changes = await self.uninstall(record, manifest, said)
+            changes = await self.uninstall(record, manifest, builder)
         except OtherHub:
             raise
         except AnchorError as error:
@@ -115,14 +128,14 @@ class Uninstaller:
         return "" if changes.settled else messages.left_text(changes)
 
     async def uninstall(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder
+        self, record: InstallationRecord, manifest: Object, builder: StatusBuilder
     ) -> ChangeSet:
         """Delete everything that belongs to a custom resource."""
         target = await self.targets.find(manifest)
-        said.resolved()
+        builder.resolved()
         if record.status.manifests and not record.failures:
-            said.uninstalling(f"removing {self.kind.title} {record.status.version}".rstrip())
-            await self.reporter.report(record, manifest, said)
+            builder.uninstalling(f"removing {self.kind.title} {record.status.version}".rstrip())
+            await self.status_writer.report(record, manifest, builder)
         installation = self.installations.of(record, manifest, target)
         installation.is_leaving = True
         try:
@@ -131,25 +144,33 @@ class Uninstaller:
         except DecodeError:
             legacy = []
         changes = await uninstall(installation, legacy)
-        self.reporter.report_copies(manifest, changes)
+        self.status_writer.report_copies(manifest, changes)
         if changes.settled and target.root is not None:
             await remove_anchor(installation)
         log.info("uninstalled", changes=str(changes))
         return changes
 
     async def lost(
-        self, record: InstallationRecord, manifest: Object, said: StatusBuilder, error: TargetError
+        self,
+        record: InstallationRecord,
+        manifest: Object,
+        builder: StatusBuilder,
+        error: TargetError,
     ) -> Result:
-        """The target cannot be had: say so, unless there is nothing to do there or nobody cares."""
+        """Report that the target is lost, unless nothing is installed or it may be orphaned."""
         record.end()
         if not was_installed(manifest):
             log.info("nothing was installed", error=str(error))
             return await self.remove_finalizer(record, manifest)
-        if annotations_of(manifest).get(ON_LOST_TARGET) == ORPHAN and error.is_lasting:
+        left = remaining_seconds(manifest, self.now())
+        if policy_of(manifest) is LostPolicy.FORCE:
+            return await self.abandon(record, manifest, str(error))
+        if not left and error.is_lasting:
             return await self.orphan(record, manifest, error)
-        said.not_resolved(error.reason, waiting_text(manifest, error))
-        await self.reporter.report(record, manifest, said)
-        return Result.after(record.retry_seconds())
+        builder.not_resolved(error.reason, waiting_text(manifest, error))
+        await self.status_writer.report(record, manifest, builder)
+        # What has not passed yet by its own clock is looked at again, not waited for without end.
+        return Result.after(min(record.retry_seconds(), max(left, SOON_SECONDS)))
 
     async def orphan(
         self, record: InstallationRecord, manifest: Object, error: TargetError
@@ -162,8 +183,20 @@ class Uninstaller:
             f" is lost: {error}. ConfigMap {name} remembers it: should the cluster return, it is"
             " cleaned"
         )
-        self.reporter.events.warning(manifest, "Orphaned", text)
+        self.status_writer.events.warning(manifest, "Orphaned", text)
         log.warning("orphaned", tombstone=str(name), profile=tombstone.profile)
+        return await self.remove_finalizer(record, manifest)
+
+    async def abandon(self, record: InstallationRecord, manifest: Object, problem: str) -> Result:
+        """Let a custom resource go by force, whatever is left on its target."""
+        target = profile_of(manifest)
+        place = f"the cluster of ClusterProfile {target}" if target else "this cluster"
+        text = (
+            f"{self.kind.title} may be left on {place}, as {ON_LOST_TARGET} is {LostPolicy.FORCE}:"
+            f" {problem}. Nothing remembers it: should it matter, remove it by hand"
+        )
+        self.status_writer.events.warning(manifest, "Abandoned", text)
+        log.warning("abandoned", profile=str(target or ""), problem=problem)
         return await self.remove_finalizer(record, manifest)
 
     async def finish(self, record: InstallationRecord, manifest: Object) -> Result:
@@ -213,14 +246,22 @@ def waiting_text(manifest: Object, error: TargetError) -> str:
     if error.reason == CLUSTER_PROFILE_NOT_FOUND:
         advice = f"create the ClusterProfile {profile_of(manifest)} again"
     annotate = (
-        f"kubectl annotate {kind.lower()} -n {key.namespace} {key.name} {ON_LOST_TARGET}={ORPHAN}"
+        f"kubectl annotate {kind.lower()} -n {key.namespace} {key.name}"
+        f" {ON_LOST_TARGET}={LostPolicy.ORPHAN} --overwrite"
     )
     parts = [
         str(error).rstrip("."),
-        f"the removal waits since {since} and goes on by itself"
+        f"the removal waits since {since} and continues automatically"
         + (f": {advice}" if advice else ""),
-        f"if the cluster is gone for good, run: {annotate}",
+        f"if the cluster no longer exists, run: {annotate}",
     ]
+    if policy_of(manifest) is LostPolicy.DEFER:
+        since = lost_since(manifest)
+        after = timedelta(seconds=grace_of(manifest))
+        ends = f"at {timestamp(since + after)}" if since else f"after {after}"
+        parts.insert(
+            2, f"{ends} the {kind} goes without it, and a tombstone remembers what is left"
+        )
     if problem := policy_problem(manifest):
         parts.append(problem)
     return "; ".join(parts)

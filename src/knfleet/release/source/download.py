@@ -229,20 +229,21 @@ def check_status(status: int, url: str) -> None:
         )
     if status in (401, 403, 407):
         raise FetchRefused(
-            f"{shown(url)}: the server asks for a login ({status}); only files that everybody may "
+            f"{shown(url)}: the server requires a login ({status}); only files that everybody may "
             f"read can be used"
         )
     if status == 429 or status >= 500:
-        raise FetchFailed(f"{shown(url)}: the server failed ({status}); it will be asked again")
+        raise FetchFailed(f"{shown(url)}: the server failed ({status}); it is retried")
     raise FetchRefused(f"{shown(url)}: the server answered {status}; check the address")
 
 
 def check_encoding(response: ClientResponse, url: str) -> None:
-    """Refuse compressed answers, which nobody asked for and whose size is unknown."""
+    """Refuse compressed answers, which were not requested and whose size is unknown."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("", "identity"):
         raise FetchRefused(
-            f"{shown(url)}: is sent {encoding}-compressed without being asked; serve the plain file"
+            f"{shown(url)}: is sent {encoding}-compressed although that was not requested;"
+            " serve the plain file"
         )
 
 

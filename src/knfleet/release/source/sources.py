@@ -127,8 +127,10 @@ class GoModuleSource(Struct, frozen=True):
         try:
             return msgspec.json.decode(output, type=GoDownload)
         except msgspec.MsgspecError:
-            said = errors.decode(errors="replace").strip()[-500:]
-            raise FetchFailed(f"{self}: `go mod download` failed: {said or 'no output'}") from None
+            output = errors.decode(errors="replace").strip()[-500:]
+            raise FetchFailed(
+                f"{self}: `go mod download` failed: {output or 'no output'}"
+            ) from None
 
     def __str__(self) -> str:
         return f"go:{self.module}@{self.version}"

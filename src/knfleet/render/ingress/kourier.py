@@ -61,7 +61,6 @@ def checked_type(type_: str) -> str:
 
 
 def set_node_ports(ports: list[Object], kourier: KourierIngress) -> None:
-    """The port called https gets the one, all others the other."""
     for port in ports:
         number = kourier.https_port if port.get("name") == "https" else kourier.http_port
         if number:

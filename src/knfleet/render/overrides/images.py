@@ -79,7 +79,6 @@ def set_entries(draft: Draft, override: dict[str, str]) -> None:
 
 
 def from_template(template: str, image: str, otherwise: str) -> str:
-    """The template with the image's short name in it."""
     return template.replace(NAME, short_name(image) or otherwise)
 
 

@@ -28,7 +28,6 @@ def pod_path(draft: Draft) -> tuple[str, ...]:
 
 
 def pod_spec(draft: Draft) -> Object:
-    """The spec of the pods that come from the object."""
     return draft.section(*pod_path(draft))
 
 
@@ -44,7 +43,6 @@ def all_containers(draft: Draft) -> Iterator[Object]:
 
 
 def environment(draft: Draft, container: Object) -> list[Object]:
-    """The environment variables of a container."""
     return draft.maps(container.get("env"), ("env",))
 
 

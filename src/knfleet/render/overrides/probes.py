@@ -7,7 +7,6 @@ from knfleet.api.meta import Object
 
 
 def override_probes(container: Object, field: str, overrides: list[ContainerProbe]) -> None:
-    """Apply the overrides for a container to one of its probes."""
     for override in overrides:
         if override.container == container.get("name"):
             override_probe(container, field, override)

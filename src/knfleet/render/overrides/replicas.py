@@ -68,7 +68,6 @@ def counts_pods(draft: Draft, *kinds: str) -> bool:
 
 
 def autoscaler_of(workload: str) -> str:
-    """The name of a workload's autoscaler."""
     return AUTOSCALERS.get(workload, workload)
 
 

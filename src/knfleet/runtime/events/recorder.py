@@ -27,7 +27,7 @@ FLUSH_SECONDS = 1.0
 
 
 class EventObserver(Protocol):
-    """Hears what became of Events; metrics are made of it."""
+    """Receives results of Events, for metrics."""
 
     def event(self, cluster: ClusterName, outcome: str) -> None:
         """One was written, suppressed, dropped, or failed."""

@@ -18,7 +18,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.texts import EVENT_BYTES, bounded
 
 SIMILAR = 10
-"""So many different messages with one reason are told apart."""
+"""So many different messages with one reason are distinguished."""
 SIMILAR_SECONDS = 600.0
 BURST = 25.0
 REFILL_SECONDS = 300.0

@@ -1,7 +1,7 @@
 """How many connections a server has, in all and from one address. Pure: it opens none itself.
 
 A server that is full ends the connection that has waited longest for its request, so that idle
-connections, however many, keep nobody out who asks something.
+connections, however many, do not keep requests out.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class ConnectionAdmission:
         """Those that have waited for longest come first."""
 
     def admit(self, address: str, close: Callable[[], None]) -> AcceptedConnection | None:
-        """A new connection; None when there is no room for it."""
+        """A new connection; None when the limit does not permit it."""
         neighbours = [each for each in self.guests if each.address == address]
         if len(neighbours) >= self.limits.per_address:
             rivals = neighbours
@@ -57,7 +57,6 @@ class ConnectionAdmission:
         return guest
 
     def leave(self, guest: AcceptedConnection) -> None:
-        """A connection has ended."""
         self.guests.pop(guest, None)
 
     def begin(self, guest: AcceptedConnection) -> None:

@@ -2,7 +2,7 @@
 
 A check is a function that returns what is wrong, or nothing. `/healthz` is about whether the
 process should be restarted, `/readyz` about whether it is any use right now; with `?verbose` both
-tell what each check said.
+show the result of each check.
 """
 
 import asyncio
@@ -63,13 +63,13 @@ class HealthServer:
 
 async def check_response(checks: Mapping[str, Check], request: web.Request) -> web.Response:
     """What the checks say now: 200 when nothing is wrong, else 503."""
-    said = {name: run_check(check) for name, check in checks.items()}
-    bad = any(problem is not None for problem in said.values())
+    results = {name: run_check(check) for name, check in checks.items()}
+    bad = any(problem is not None for problem in results.values())
     if "verbose" not in request.query and not bad:
         return web.Response(text="ok")
     lines = [
         f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
-        for name, problem in said.items()
+        for name, problem in results.items()
     ]
     verdict = f"{request.path[1:]} check {'failed' if bad else 'passed'}"
     return web.Response(text="\n".join([*lines, verdict, ""]), status=503 if bad else 200)
@@ -84,6 +84,5 @@ def run_check(check: Check) -> str | None:
 
 
 async def metrics_response(metrics: Metrics, request: web.Request) -> web.Response:
-    """All metrics."""
     body, content_type = await metrics.scrape(request.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})

@@ -20,6 +20,6 @@ def bind_host(environment: Mapping[str, str] = os.environ) -> str | None:
 
     KNFLEET_BIND_ADDRESS says otherwise.
     """
-    if said := environment.get("KNFLEET_BIND_ADDRESS"):
-        return said
+    if host := environment.get("KNFLEET_BIND_ADDRESS"):
+        return host
     return None if "KUBERNETES_SERVICE_HOST" in environment else "127.0.0.1"

@@ -1,12 +1,12 @@
 """One process of several leads: it holds a Lease, renews it, and stops when it cannot.
 
-The rules are in `runtime.election`; this module plays by them against a real server. Whoever acts
-as leader asks `require` right before each act, or acts inside `acting`: a process that was paused
-continues in the middle of anything, and finds out there that its time has passed.
+The rules are in `runtime.election`; this module plays by them against a real server. A process that
+acts as leader asks `require` right before each act, or acts inside `acting`: a process that was
+paused continues in the middle of anything, and finds out there that its time has passed.
 
 What remains: a process that is paused after `require` and before its bytes left the machine sends
 them when it wakes. No client can rule that out; where even that must not be, the write must carry
-the resource version that was read, so that the server refuses it. And when somebody deletes the
+the resource version that was read, so that the server refuses it. And when a client deletes the
 Lease of a leader that just then cannot reach the server, a process that has never seen that Lease
 may lead before the old leader's time, `renew_seconds` at most, is over.
 """
@@ -38,7 +38,7 @@ RELEASE_SECONDS = 2
 
 
 class LeaderObserver(Protocol):
-    """Hears whether this process leads; metrics are made of it."""
+    """Receives whether this process leads, for metrics."""
 
     def leader(self, *, leads: bool) -> None:
         """It leads from now on, or no more."""
@@ -108,7 +108,7 @@ class Leader:
 
     @asynccontextmanager
     async def acting(self) -> AsyncGenerator[None]:
-        """Do something as leader; `TimeoutError` cuts it off before anybody else can lead."""
+        """Do something as leader; `TimeoutError` cuts it off before another process can lead."""
         self.require()
         left = self.candidate.leads_until - self.clock()
         async with asyncio.timeout(left + self.timing.request_seconds):
@@ -147,7 +147,7 @@ class Leader:
         try:
             await self.bid()
         except (Conflict, AlreadyExists, NotFound):
-            # Somebody wrote or deleted it meanwhile: look at it before the next try.
+            # Another client wrote or deleted it meanwhile: look at it before the next try.
             self.must_read = True
         except KubeError as error:
             self.must_read = self.must_read or not self.leads()
@@ -233,5 +233,5 @@ class Leader:
             return f"{lease}: it is new; {self.identity} leads soon"
         if self.candidate.holder != self.identity:
             return f"{lease}: {self.candidate.holder or 'nobody'} leads, not {self.identity}"
-        reason = self.failing or "the process was paused, or its release is under way"
+        reason = self.failing or "the process was paused, or is releasing the Lease"
         return f"{lease}: not renewed for {self.timing.renew_seconds:g} s: {reason}"

@@ -71,7 +71,7 @@ class Candidate:
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease as last seen; empty if nobody does."""
+        """Who holds the Lease as last seen; empty if no process does."""
         return record(self.lease).get("holderIdentity") or ""
 
     def leads(self, now: float) -> bool:
@@ -79,12 +79,12 @@ class Candidate:
         return self.leads_from <= now < self.leads_until
 
     def observe(self, lease: Object | None, now: float) -> None:
-        """Take in what the server answered; `now` is a time after the answer came."""
+        """Handle what the server answered; `now` is a time after the answer came."""
         changed = record(lease) != record(self.lease) or (lease is None) != (self.lease is None)
         self.lease = lease
         if lease is None:
-            # Somebody deleted it. Its holder may not know yet, and gets the time to write it again;
-            # only who has never seen the Lease has no reason to think that it has a holder.
+            # Another client deleted it. Its holder may not know yet, and gets the time to write it
+            # again; only who has never seen the Lease has no reason to think that it has a holder.
             if changed:
                 self.free_at = now + self.timing.lease_seconds
         elif self.holder in ("", self.identity):

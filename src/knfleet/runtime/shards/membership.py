@@ -34,7 +34,7 @@ class LostMembership(LostLeadership):
 
 
 class ShardHolder(Protocol):
-    """Somebody who works on shared things."""
+    """Works on items that are shared out."""
 
     async def on_lost(self) -> None:
         """Stop all work on what `Membership.owns` denies; return when nothing of it runs."""
@@ -84,10 +84,9 @@ class Membership:
         self.renewed = options.wall()
         self.acquired = microtime(self.renewed)
         self.failing: KubeError | None = None
-        self.told: object = None
+        self.notified: object = None
 
     def join(self, holder: ShardHolder) -> None:
-        """Have somebody told of what is ours."""
         self.holders.append(holder)
 
     def owns(self, thing: str) -> bool:
@@ -127,9 +126,9 @@ class Membership:
             raise
 
     def wait_seconds(self) -> float:
-        """How long to wait before the next turn: until it is time, or somebody is dead.
+        """How long to wait before the next turn: until it is time, or a member is dead.
 
-        As long as members are at odds some spokes are nobody's, so they hurry.
+        As long as members are at odds some spokes have no owner, so they hurry.
         """
         now, retry = self.clock(), self.options.timing.retry_seconds
         if self.failing is not None or not self.party.is_settled(now):
@@ -174,10 +173,10 @@ class Membership:
                     )
 
     def notify(self) -> None:
-        """Tell everybody what is ours, if that may be something else than before."""
+        """Notify all holders of what is ours, if that may be something else than before."""
         news = (self.may_work(), *self.party.news(self.clock()))
-        if news != self.told:
-            self.told = news
+        if news != self.notified:
+            self.notified = news
             for holder in self.holders:
                 holder.on_gained()
 
@@ -204,7 +203,7 @@ class Membership:
         self.party.accepted(self.view, sent)
 
     async def write(self, manifest: Object) -> Object:
-        """Write our Lease; nobody else does, but somebody may delete or edit it."""
+        """Write our Lease; no other member does, but a client may delete or edit it."""
         deadline = self.request_seconds
         try:
             if not self.version:
@@ -265,4 +264,4 @@ class Membership:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self.write(self.manifest("", 1))
         except (KubeError, TimeoutError) as error:
-            log.warning("membership not given up", lease=str(self.key), error=str(error))
+            log.warning("membership not released", lease=str(self.key), error=str(error))

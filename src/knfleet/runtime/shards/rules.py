@@ -11,12 +11,12 @@ moves no more than its own part. Never do two work on the same thing:
   cache, and begins with a thing only when in the published view of no other live member that thing
   is the other's. Of two that publish, the later one reads what the earlier one has published.
 - What was sent counts as published as soon as it is to be sent, for what must be let go; and only
-  when the server has said so, for what may be begun.
+  when the server has confirmed it, for what may be begun.
 - A member that does not renew is dead for others a while after it has stopped to be alive for
   itself, each by its own clock, as in `runtime.election`; and it stays dead.
-- Somebody may delete Leases. Who is new gives those whom it cannot see the time to write theirs
-  again; and it begins nothing as long as others know of a member that it never saw, since it cannot
-  know by which view that one works.
+- Another client may delete Leases. Who is new gives those whom it cannot see the time to write
+  theirs again; and it begins nothing as long as others know of a member that it never saw, since it
+  cannot know by which view that one works.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ VIEW = "knfleet.dev/view"
 View = frozenset[str]
 """Members, by the names of their Leases."""
 TIMING = LeaseTiming(lease_seconds=10, renew_seconds=7, retry_seconds=2)
-"""A member that dies is noticed sooner than a leader: nobody else does its work meanwhile."""
+"""A member that dies is noticed sooner than a leader: no other member does its work meanwhile."""
 FORGOTTEN_SECONDS = 600.0
 """After so long a member that is dead is forgotten, and its Lease deleted."""
 
@@ -52,13 +52,13 @@ class MemberLease(Struct):
 
 
 def owner(thing: str, view: View) -> str:
-    """The member that something belongs to; nobody when there are none."""
+    """The member that something belongs to; None when there are none."""
     return max(view, key=lambda member: weight(member, thing), default="")
 
 
 @lru_cache(maxsize=65536)
 def weight(member: str, thing: str) -> bytes:
-    """How much a member wants something; everybody finds the same."""
+    """How much a member wants something; all members compute the same."""
     return hashlib.sha256(f"{member}\n{thing}".encode()).digest()[:8]
 
 
@@ -81,7 +81,7 @@ class ShardMembers:
         self.published: View = frozenset()
         """What this member has written on its Lease, and works by; empty before the first time."""
         self.coming: set[View] = set()
-        """What it is about to write, or has perhaps written: nobody has said so yet."""
+        """What it is about to write, or has perhaps written: it is not confirmed yet."""
         self.read_after: View = frozenset()
         """The view after whose publication the others were last read."""
         self.begins_at = NEVER
@@ -90,7 +90,7 @@ class ShardMembers:
         """When this member must have renewed, or stop for good."""
 
     def observe(self, leases: Iterable[Object], now: float) -> None:
-        """Take in the Leases of all members; `now` is a time after they were read."""
+        """Handle the Leases of all members; `now` is a time after they were read."""
         found = {each["metadata"]["name"]: each for each in leases}
         for name, lease in found.items():
             written = record(lease)
@@ -99,7 +99,7 @@ class ShardMembers:
             holder = written.get("holderIdentity") or ""
             self.seen[name] = MemberLease(written, view_of(lease), since, is_gone=not holder)
             self.identities.add(holder)
-        # A Lease that somebody deleted tells nothing: its member has the time to find out.
+        # A Lease that a client deleted tells nothing: its member has the time to find out.
         for name in self.forgotten(now):
             if name not in found:
                 del self.seen[name]
@@ -129,7 +129,7 @@ class ShardMembers:
         return frozenset([self.me, *self.others(now)])
 
     def forgotten(self, now: float) -> list[str]:
-        """Members of which nothing was heard for long, by this member's own clock."""
+        """Members that did not renew their Lease for long, by this member's own clock."""
         return [
             name
             for name, known in self.seen.items()
@@ -147,6 +147,9 @@ class ShardMembers:
         """
         if not self.published:
             self.begins_at = sent + 2 * self.timing.retry_seconds
+        if self.coming | {self.published} != {view}:
+            # By another view, others may have begun what is ours in this one, read before or not.
+            self.read_after = frozenset()
         self.published = view
         self.coming.clear()
         self.alive_until = sent + self.timing.renew_seconds

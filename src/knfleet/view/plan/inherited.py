@@ -17,7 +17,7 @@ from knfleet.kube import yaml
 
 
 def left_alone(manifest: Object) -> FieldSet:
-    """The fields that nobody but the Knative Operator holds."""
+    """The fields that only the Knative Operator holds."""
     legacy: FieldSet = {}
     rest: FieldSet = {}
     for entry in items(manifest, "metadata", "managedFields"):
@@ -42,7 +42,7 @@ def subtracted(fields: FieldSet, others: FieldSet) -> FieldSet:
 
 
 def without_inherited(manifest: Object) -> Object:
-    """An object less all that nobody but the Knative Operator holds."""
+    """An object less all that only the Knative Operator holds."""
     return cast("Object", stripped(manifest, left_alone(manifest)))
 
 
@@ -90,5 +90,4 @@ def stripped_list(value: list[Any], fields: FieldSet) -> list[Any]:
 
 
 def fits(item: Any, key: Object) -> bool:
-    """Whether an item has a key."""
     return yaml.is_mapping(item) and part({"item": item}, "item").items() >= key.items()

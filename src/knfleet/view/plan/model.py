@@ -79,7 +79,6 @@ class ResourcePlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def title(self) -> str:
-        """Which custom resource it is."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @property

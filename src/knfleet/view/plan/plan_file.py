@@ -81,7 +81,7 @@ async def checked(planner: Planner, saved: SavedPlan) -> list[PlanSubject]:
 def movements(before: ResourcePlan, after: ResourcePlan) -> list[str]:
     """What of all that a plan rests on is different now, in words."""
     if after.problems:
-        return [f"{problem}; mend it, then {AGAIN}" for problem in after.problems]
+        return [f"{problem}; fix it, then {AGAIN}" for problem in after.problems]
     old, new = before.seal, after.seal
     if old.custom_resource != new.custom_resource:
         return [f"{what_happened(old.custom_resource, new.custom_resource)}; {AGAIN}"]
@@ -109,7 +109,7 @@ def touched(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 async def write(hub: Client, subject: PlanSubject) -> Object:
-    """Write a custom resource, unless somebody was quicker; raises `PlanOutdated`."""
+    """Write a custom resource, unless it was changed meanwhile; raises `PlanOutdated`."""
     resource = subject.kind.resource
     try:
         if subject.live is None:
@@ -122,7 +122,7 @@ async def write(hub: Client, subject: PlanSubject) -> Object:
             raise
         raise PlanOutdated(f"{title(subject)} was deleted just now; {AGAIN}") from None
     except Invalid:
-        # A test of a JSON patch that fails is answered like this, too, and not told apart.
+        # A test of a JSON patch that fails is answered like this, too, and not distinguished.
         if not await is_moved(hub, subject):
             raise
         raise PlanOutdated(f"{title(subject)} was changed just now; {AGAIN}") from None

@@ -34,7 +34,7 @@ from knfleet.release.errors import NotEligible, ReleaseError
 from knfleet.release.version import parse
 from knfleet.render.errors import RenderError
 from knfleet.view.differences import FieldChange, differences
-from knfleet.view.image_list import images
+from knfleet.view.images.image_list import images
 from knfleet.view.plan.dry_run import DryRun, tried
 from knfleet.view.plan.model import (
     FleetPlan,
@@ -77,7 +77,7 @@ class Planner:
     async def plans(
         self, subjects: Sequence[PlanSubject], done: Callable[[int], None] = lambda _: None
     ) -> FleetPlan:
-        """A plan for each custom resource, several at a time; `done` hears how many there are."""
+        """A plan for each custom resource, several at a time; `done` gets their number."""
         slots = asyncio.Semaphore(AT_ONCE)
         world = await self.world(subjects)
         count = 0
@@ -306,7 +306,7 @@ def name_of(ref: Ref) -> str:
 
 
 def stamp(observed: ObservedObject) -> str:
-    """What tells whether somebody wrote an object; its status does not count."""
+    """What tells whether a client wrote an object; its status does not count."""
     entries = [
         {**entry, "apiVersion": ""} for entry in observed.managed if not entry.get("subresource")
     ]

@@ -80,7 +80,7 @@ class PlanTarget:
         self.rendering: RenderResult | None = None
 
     def generation_of(self, need: Need) -> int | None:
-        """Nobody knows."""
+        """There is no live object to read."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which custom resources somebody means: those of a file, one by its name, or all."""
+"""Which custom resources are selected: those of a file, one by its name, or all."""
 
 import asyncio
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ async def of_file(hub: Client, manifests: Iterable[Object], source: str) -> list
 
 
 async def of_manifest(hub: Client, manifest: Object) -> PlanSubject:
-    """A custom resource as somebody wrote it, beside the one that there is."""
+    """A custom resource as given, beside the existing one."""
     kind = KINDS[manifest["kind"]]
     meta = {"namespace": hub.namespace, **manifest["metadata"]}
     manifest = {**manifest, "metadata": meta}
@@ -72,7 +72,7 @@ def as_of(live: Object, wanted: Object) -> Object:
 
 
 def guarded_patch_of(subject: PlanSubject) -> list[Object]:
-    """The JSON patch that makes a custom resource so, unless somebody changed it meanwhile."""
+    """The JSON patch that makes a custom resource so, unless a client changed it meanwhile."""
     meta = part(subject.live or {}, "metadata")
     tests = [
         {"op": "test", "path": f"/metadata/{name}", "value": meta.get(name)}
@@ -148,7 +148,7 @@ async def by_name(hub: Client, name: str, namespace: str = "") -> PlanSubject:
     if chosen:
         names = ", ".join(map(title, chosen))
         raise SubjectError(
-            f"{name} can mean {len(chosen)} custom resources: {names}; say which by --namespace,"
+            f"{name} can mean {len(chosen)} custom resources: {names}; choose one by --namespace,"
             f" or by the kind, as {chosen[0].kind.resource.kind.lower()}/{name}"
         )
     where = f" in the namespace {namespace}" if namespace else ""

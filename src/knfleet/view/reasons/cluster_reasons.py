@@ -26,11 +26,11 @@ REQUESTS = step(
 
 CLUSTER: dict[str, Explanation] = {
     "HubClusterAdminAccepted": Explanation(
-        "The hub has taken the cluster in.", (), written_on=(*ACCEPTED, "ManagedCluster: Event")
+        "The hub has accepted the cluster.", (), written_on=(*ACCEPTED, "ManagedCluster: Event")
     ),
     "HubClusterAdminDenied": Explanation(
-        "The cluster was taken in once, and spec.hubAcceptsClient was set back to false: its agent"
-        " has no rights on the hub any more, and its profiles are withdrawn.",
+        "The cluster was accepted once, and spec.hubAcceptsClient was set back to false: its"
+        " agent has no rights on the hub any more, and its profiles are withdrawn.",
         (DOCTOR,),
         "When it is to come back: `knfleet accept --clusters CLUSTER`.",
         (*ACCEPTED, "ManagedCluster: Event"),
@@ -46,7 +46,7 @@ CLUSTER: dict[str, Explanation] = {
         "The ManagedCluster was deleted with the annotation knfleet.dev/delete-namespace, but the"
         " hub did not make the namespace of its name for it: so that stays.",
         (),
-        "Delete the namespace yourself, if nobody uses it.",
+        "Delete the namespace yourself, if it is not in use.",
         ("ManagedCluster: Event",),
     ),
     "ManagedClusterJoined": Explanation(
@@ -55,28 +55,28 @@ CLUSTER: dict[str, Explanation] = {
         written_on=("ManagedCluster: ManagedClusterJoined", "ClusterProfile: Joined"),
     ),
     "ManagedClusterAvailable": Explanation(
-        "The agent is heard of, and says that the cluster's API server is well.",
+        "The agent sends heartbeats, and reports that the cluster's API server is healthy.",
         (),
         written_on=AVAILABLE,
     ),
     "ManagedClusterKubeAPIServerUnavailable": Explanation(
-        "The agent is heard of, and says that its own cluster's API server does not answer as it"
-        " should.",
+        "The agent sends heartbeats, and reports that its own cluster's API server does not"
+        " answer as it should.",
         (
             step(
-                "What the API server says of itself:",
+                "Health of the API server:",
                 "kubectl --context SPOKE get --raw '/readyz?verbose'",
             ),
             AGENT_LOG,
         ),
-        "Put the API server right (often its etcd, or an admission webhook that hangs). The"
-        " condition follows by itself.",
+        "Fix the API server (often its etcd, or an admission webhook that hangs). The condition"
+        " is updated automatically.",
         AVAILABLE,
     ),
     "ManagedClusterLeaseUpdateStopped": Explanation(
-        "The hub has not heard of the cluster's agent for five lease durations (five minutes by"
+        "The cluster's agent has not renewed its Lease for five lease durations (five minutes by"
         " default): the cluster is down, the agent is stopped, or it does not reach the hub."
-        " Whether Knative still runs there is not known.",
+        " Whether Knative still runs there is unknown.",
         (
             DOCTOR,
             DOCTOR_BOTH,
@@ -86,10 +86,10 @@ CLUSTER: dict[str, Explanation] = {
             ),
             AGENT_LOG,
         ),
-        "Bring the cluster, its agent or its way to the hub back: the condition turns True within"
-        " one lease duration. An agent whose certificate has ended joins again with the command"
-        " that `knfleet get token` prints. When the cluster is gone for good: `knfleet detach"
-        " CLUSTER --force`.",
+        "Restore the cluster, its agent or its connection to the hub: the condition turns True"
+        " within one lease duration. An agent whose certificate has ended joins again with the"
+        " command that `knfleet get token` prints. If the cluster no longer exists: `knfleet"
+        " detach CLUSTER --force`.",
         AVAILABLE,
     ),
     "Available": Explanation(
@@ -98,21 +98,21 @@ CLUSTER: dict[str, Explanation] = {
         written_on=("ManagedCluster: Event",),
     ),
     "Unavailable": Explanation(
-        "The agent has reported that its cluster's API server is not well: the Event beside the"
-        " reason ManagedClusterKubeAPIServerUnavailable.",
+        "The agent has reported that its cluster's API server is not healthy: the Event beside"
+        " the reason ManagedClusterKubeAPIServerUnavailable.",
         (DOCTOR,),
         "See `knfleet explain ManagedClusterKubeAPIServerUnavailable`.",
         ("ManagedCluster: Event",),
     ),
     "NamespaceApplied": Explanation(
-        "The namespace that a set wants on the cluster is there.", (), written_on=MEMBER
+        "The namespace that a set lists for the cluster is there.", (), written_on=MEMBER
     ),
     "NamespaceApplyFailed": Explanation(
-        "The agent could not make or label a namespace that a set wants on the cluster; the message"
-        " has the API server's words.",
+        "The agent could not make or label a namespace that a set lists for the cluster; the"
+        " message has the API server's error.",
         (AGENT_LOG,),
-        "Put right what the message names, or take the namespace out of spec.managedNamespaces of"
-        " the set. The agent tries again by itself.",
+        "Fix what the message names, or remove the namespace from spec.managedNamespaces of the"
+        " set. The agent retries automatically.",
         MEMBER,
     ),
     "AvailableUnknown": Explanation(
@@ -149,8 +149,8 @@ CLUSTER: dict[str, Explanation] = {
         " ends.",
         (REQUESTS, DOCTOR),
         "Approve or delete requests that are pending, and see that the cluster is still accepted."
-        " It asks again by itself. Once the certificate has ended, join again with the command"
-        " that `knfleet get token` prints.",
+        " It is retried automatically. Once the certificate has ended, join again with the"
+        " command that `knfleet get token` prints.",
         CERTIFICATE,
     ),
     "ResourceRemaining": Explanation(
@@ -166,9 +166,9 @@ CLUSTER: dict[str, Explanation] = {
             DOCTOR,
         ),
         "Wait for the agent. Works are deleted by the annotation"
-        " open-cluster-management.io/cleanup-priority, the lowest first. When the cluster is gone"
-        " for good: `knfleet detach CLUSTER --force`, or say how long it must have been"
-        " unreachable before they are given up: `kubectl annotate managedcluster CLUSTER"
+        " open-cluster-management.io/cleanup-priority, the lowest first. If the cluster no"
+        " longer exists: `knfleet detach CLUSTER --force`, or set how long it must have been"
+        " unreachable before they are abandoned: `kubectl annotate managedcluster CLUSTER"
         " knfleet.dev/force-detach=10m`.",
         ("ManagedCluster: Deleting",),
     ),
@@ -199,15 +199,15 @@ CLUSTER: dict[str, Explanation] = {
         " namespace: something of that name is there that knfleet did not make.",
         (
             step("What is there of that name:", "kubectl get clusterprofiles,secrets -A"),
-            step("The Event says which:", "kubectl get events -n CLUSTER"),
+            step("The Event names it:", "kubectl get events -n CLUSTER"),
         ),
-        "Rename or delete what stands in the way, or unbind the set from that namespace:"
-        " `knfleet clusterset unbind global --namespace PROFILE_NAMESPACE`.",
+        "Rename or delete the conflicting object, or unbind the set from that namespace: `knfleet"
+        " clusterset unbind global --namespace PROFILE_NAMESPACE`.",
         ("ManagedCluster: Event",),
     ),
     "ClusterNameTaken": Explanation(
-        "Another agent asked to join under the name of a cluster whose agent is alive; its request"
-        " was denied.",
+        "Another agent asked to join under the name of a cluster whose agent is active; its"
+        " request was denied.",
         (REQUESTS, DOCTOR),
         "Join under another name. When the old agent is to be replaced: `knfleet accept --clusters"
         " CLUSTER --allow-reregistration`.",
@@ -219,8 +219,8 @@ CLUSTER: dict[str, Explanation] = {
         written_on=REQUEST,
     ),
     "AutoApprovedByHubCSRApprovingController": Explanation(
-        "The hub approved a certificate request by itself: the agent renews its own certificate, or"
-        " the user who asked is one of those whose requests need no person.",
+        "The hub approved a certificate request automatically: the agent renews its own"
+        " certificate, or the user who asked is configured for automatic approval.",
         (),
         written_on=REQUEST,
     ),
@@ -232,7 +232,10 @@ CLUSTER: dict[str, Explanation] = {
         ("ClusterProfile: ControlPlaneHealthy, Joined",),
     ),
     AVAILABLE_TYPE: Explanation(
-        "The cluster's agent said how it is and gave no reason; the profile repeats its message.",
+        (
+            "The cluster's agent reported its state without a reason; the profile repeats its"
+            " message."
+        ),
         (DOCTOR,),
         "See the condition's status and message.",
         ("ClusterProfile: ControlPlaneHealthy",),

@@ -30,14 +30,14 @@ EVENTS: dict[str, Explanation] = {
         "A condition turned False; the Event repeats its message. The name is that of the Knative"
         " Operator's Events.",
         (STATUS, HISTORY),
-        "Look at the condition's own reason: `knfleet explain KIND/NAME`.",
+        "See the condition's own reason: `knfleet explain KIND/NAME`.",
         EVENT,
     ),
     "UpdateFailed": Explanation(
         "The operator could not write the status of the custom resource to the hub.",
         (OPERATOR_LOG,),
-        "It is tried again by itself. When the words are about rights, the operator's role on the"
-        " hub is older than the operator: apply `knfleet manifests` again.",
+        "It is retried automatically. When the message is about rights, the operator's role on"
+        " the hub is older than the operator: apply `knfleet manifests` again.",
         EVENT,
     ),
     "FinalizerUpdate": Explanation(
@@ -48,15 +48,15 @@ EVENTS: dict[str, Explanation] = {
     "FinalizerUpdateFailed": Explanation(
         "The operator could not put its finalizer on the custom resource, or take it off.",
         (OPERATOR_LOG,),
-        "It is tried again by itself. When the words are about rights, apply `knfleet manifests`"
+        "It is retried automatically. When the message is about rights, apply `knfleet manifests`"
         " again.",
         EVENT,
     ),
     "SettingWithoutEffect": Explanation(
-        "A setting of the custom resource does nothing: it names a workload, container or ConfigMap"
-        " that the release does not have, or a value that nobody knows.",
+        "A setting of the custom resource has no effect: it names a workload, container or"
+        " ConfigMap that the release does not have, or an unknown value.",
         (HISTORY,),
-        "Correct the name or the value; the Event says which it is.",
+        "Correct the name or the value; the Event names it.",
         EVENT,
     ),
     "Adopted": Explanation(
@@ -80,75 +80,83 @@ EVENTS: dict[str, Explanation] = {
         EVENT,
     ),
     "Pruned": Explanation(
-        "Objects that the new release or the new settings no longer want were deleted from the"
+        "Objects that the new release or the new settings no longer contain were deleted from the"
         " target.",
         (),
         written_on=EVENT,
     ),
     "Repaired": Explanation(
-        "Somebody changed or deleted an object on the target, and it was put back.",
+        "Another client changed or deleted an object on the target, and it was restored.",
         (HISTORY,),
         "Nothing, when it was an accident. A change that is to last belongs into the custom"
         " resource.",
         EVENT,
     ),
     "RepairFailed": Explanation(
-        "Somebody changed or deleted an object on the target, and the target does not let it be put"
-        " back.",
+        "Another client changed or deleted an object on the target, and the target does not let"
+        " it be restored back.",
         (HISTORY, CONDITIONS),
-        "Act on the target's words in the Event: a right, a quota, an admission policy.",
+        "Fix the cause that the Event names: a right, a quota, an admission policy.",
         EVENT,
     ),
     "DriftConflict": Explanation(
         "Another program changes the same fields again and again. The Event names its field"
-        " manager; repairs are slowed down, so that nobody floods the target.",
+        " manager; repairs are slowed down, to limit the load on the target.",
         (HISTORY,),
         "Stop the other program from managing that object, or put its value into the custom"
         " resource so that both agree.",
         EVENT,
     ),
     "NotRemoved": Explanation(
-        "The custom resource was let go without removing anything, because the place on the target"
-        " belongs to another hub. Or single objects were not removed: they carry the operator's"
-        " label, but no field manager of theirs is the operator, as with a copy that somebody made"
-        " of one of its objects. The label was taken off.",
+        "The custom resource was removed without removing any object, because the anchor on the"
+        " target belongs to another hub. Or single objects were not removed: they carry the"
+        " operator's label, but no field manager of theirs is the operator, as with a copy that a"
+        " user made of one of its objects. The label was removed.",
         (HISTORY,),
         "Nothing, when that hub manages the cluster now, or the named objects are meant to stay."
         " Otherwise remove Knative from the cluster, or the named objects, by hand.",
         EVENT,
     ),
+    "Abandoned": Explanation(
+        "A custom resource was let go by force (knfleet.dev/on-lost-target: force), although its"
+        " target was lost or could not be cleaned. Nothing remembers what is left there.",
+        (HISTORY,),
+        "Nothing, if the cluster no longer exists. Otherwise remove what is left by hand: its"
+        " objects carry the label applyset.kubernetes.io/part-of.",
+        EVENT,
+    ),
     "Orphaned": Explanation(
-        "Something was given up without being cleaned, because somebody allowed it by annotation:"
-        " an installation on a lost target (knfleet.dev/on-lost-target: orphan), or works and"
-        " add-ons of a lost cluster (knfleet.dev/force-detach).",
+        "Objects were left without being cleaned, because an annotation allows it: an"
+        " installation on a lost target (knfleet.dev/on-lost-target: orphan or defer), or works"
+        " and add-ons of a lost cluster (knfleet.dev/force-detach).",
         (
             step(
                 "What the hub remembers to clean should the cluster return:",
                 "kubectl get configmaps -A -l knfleet.dev/tombstone=true",
             ),
         ),
-        "Nothing, when the cluster is gone for good: delete the tombstone then. A cluster that"
-        " returns under the same profile is cleaned by itself.",
+        "Nothing, if the cluster no longer exists: delete the tombstone then. A cluster that"
+        " returns under the same profile is cleaned automatically.",
         (*EVENT, "ManagedCluster: Event"),
     ),
     "RetryRequested": Explanation(
-        "Somebody asked in the dashboard to have everything compared with the target at once.",
+        "A user requested in the dashboard that everything is compared with the target at once.",
         (HISTORY,),
         written_on=EVENT,
     ),
     "PauseRequested": Explanation(
-        "Somebody paused the installation in the dashboard: the operator leaves its target alone,"
-        " and repairs nothing there, until it is resumed.",
+        "A user paused the installation in the dashboard: the operator does not change its"
+        " target, and repairs nothing there, until it is resumed.",
         (HISTORY,),
         "To go on: `kubectl annotate KIND -n NAMESPACE NAME knfleet.dev/paused-`, or resume it in"
         " the dashboard.",
         EVENT,
     ),
     "ResumeRequested": Explanation(
-        "Somebody resumed a paused installation in the dashboard.", (HISTORY,), written_on=EVENT
+        "A user resumed a paused installation in the dashboard.", (HISTORY,), written_on=EVENT
     ),
     "UpgradeRequested": Explanation(
-        "Somebody chose another release in the dashboard; the Event names the person.",
+        "A user chose another release in the dashboard; the Event names the user.",
         (HISTORY, STATUS),
         written_on=EVENT,
     ),

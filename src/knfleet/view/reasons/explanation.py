@@ -33,19 +33,19 @@ def step(text: str, command: str = "") -> ExplanationStep:
 
 BOTH = "KnativeServing, KnativeEventing"
 STATUS = step(
-    "What is known, link by link, and asked of the target:", "knfleet status KIND/NAMESPACE/NAME"
+    "Status of each step, with details from the target:", "knfleet status KIND/NAMESPACE/NAME"
 )
 CONDITIONS = step(
     "The whole message, with what was tried and what came back:",
     "kubectl get KIND -n NAMESPACE NAME -o yaml",
 )
 PROFILE = step(
-    "What the profile says, its conditions and its access providers:",
+    "The profile with its conditions and access providers:",
     "kubectl get clusterprofile -n PROFILE_NAMESPACE PROFILE_NAME -o yaml",
 )
-DOCTOR = step("What is wrong with the cluster, from the hub's side:", "knfleet doctor CLUSTER")
+DOCTOR = step("Diagnosis of the cluster, from the hub:", "knfleet doctor CLUSTER")
 DOCTOR_BOTH = step(
-    "The same with a look at the agent and its log on the cluster itself:",
+    "The same, with the agent and its log on the cluster itself:",
     "knfleet doctor CLUSTER --spoke-context SPOKE",
 )
 OPERATOR_LOG = step(

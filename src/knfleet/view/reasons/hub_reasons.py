@@ -19,10 +19,10 @@ HUB: dict[str, Explanation] = {
         "The hub's controllers run.", (), written_on=("ClusterManager: Available",)
     ),
     "HubUnavailable": Explanation(
-        "The hub's controllers do not see everything that they must: a watch on the hub's own API"
-        " server fails. Clusters that have joined go on; new ones are not taken in.",
+        "The hub's controllers cannot read everything that they need: a watch on the hub's own"
+        " API server fails. Clusters that have joined go on; new ones are not accepted.",
         (HUB_LOG,),
-        "When the words are about rights, or about a kind that is not there, run `knfleet init`"
+        "When the message is about rights, or about a kind that is not there, run `knfleet init`"
         " again with the release that runs: it brings CRDs and roles up to date.",
         ("ClusterManager: Available",),
     ),
@@ -30,21 +30,28 @@ HUB: dict[str, Explanation] = {
         "Clusters can register.", (), written_on=("ClusterManager: HubRegistrationDegraded",)
     ),
     "RegistrationDegraded": Explanation(
-        "Clusters cannot register in every way that is asked for: the hub does not see its own"
-        " objects, or the ClusterManager names a way of registration that this release does not"
+        "Clusters cannot register with all configured drivers: the hub cannot read its own"
+        " objects, or the ClusterManager names a registration driver that this release does not"
         " have.",
         (
-            step("Which ways are asked for:", "kubectl get clustermanager cluster-manager -o yaml"),
+            step("The configured drivers:", "kubectl get clustermanager cluster-manager -o yaml"),
             HUB_LOG,
         ),
         "Take the way out of spec.registrationConfiguration.registrationDrivers, or put right what"
         " the message names.",
         ("ClusterManager: HubRegistrationDegraded",),
     ),
-    "PlacementNotServed": Explanation(
-        "Placement is not part of this release; the condition says so to tools that look for it.",
+    "PlacementFunctional": Explanation(
+        "Clusters can be selected by Placements.",
         (),
         written_on=("ClusterManager: HubPlacementDegraded",),
+    ),
+    "PlacementDegraded": Explanation(
+        "Placements are not updated: the hub does not see its own objects. Decisions"
+        " stay as they are.",
+        (HUB_LOG,),
+        "Correct what the message names; see HubUnavailable.",
+        ("ClusterManager: HubPlacementDegraded",),
     ),
     "KlusterletApplied": Explanation(
         "Everything that the agent needs is there.", (), written_on=("Klusterlet: Applied",)
@@ -62,8 +69,8 @@ HUB: dict[str, Explanation] = {
         CONNECTION,
     ),
     "BootstrapSecretFunctional": Explanation(
-        "The bootstrap kubeconfig is good enough to ask the hub for a certificate. It stands before"
-        " a second word that says how the agent's own connection is.",
+        "The bootstrap kubeconfig is good enough to ask the hub for a certificate. It is followed"
+        " by a second word about the agent's own connection.",
         (),
         written_on=CONNECTION,
     ),
@@ -76,12 +83,20 @@ HUB: dict[str, Explanation] = {
         CONNECTION,
     ),
     "BootstrapSecretError": Explanation(
-        "The hub cannot be asked with the bootstrap kubeconfig: no answer, a certificate that does"
-        " not fit, or a request that was refused.",
+        "The hub cannot be reached with the bootstrap kubeconfig: no answer, an invalid"
+        " certificate, or a request that was refused.",
         (KLUSTERLET, AGENT_LOG),
-        "No answer: open the way from the cluster to the hub (`knfleet join --proxy-url` goes"
-        " through a proxy). Certificate: join again with --ca-file or --hub-ca-hash. Refused: the"
-        " message has the hub's words.",
+        "No answer: allow connections from the cluster to the hub (`knfleet join --proxy-url`"
+        " uses a proxy). Certificate: join again with --ca-file or --hub-ca-hash. Refused: the"
+        " message has the hub's error.",
+        CONNECTION,
+    ),
+    "RegistrationDriverUnsupported": Explanation(
+        "The Klusterlet asks for a registration driver that the agent does not have; it goes on"
+        " with the one before.",
+        (KLUSTERLET, AGENT_LOG),
+        "Set spec.registrationConfiguration.registrationDriver.authType of the Klusterlet to csr or"
+        " grpc; grpc needs the image, or the extra `knfleet[grpc]`.",
         CONNECTION,
     ),
     "HubConnectionFunctional": Explanation(
@@ -102,13 +117,13 @@ HUB: dict[str, Explanation] = {
     "HubKubeConfigError": Explanation(
         "The agent has a certificate, and the hub does not answer it.",
         (KLUSTERLET, AGENT_LOG),
-        "Bring the hub or the way to it back; the agent tries on by itself. When the hub has moved,"
-        " join again with its new address.",
+        "Restore the hub or the connection to it; the agent keeps retrying. When the hub has"
+        " moved, join again with its new address.",
         CONNECTION,
     ),
     "Manual": Explanation(
-        "The condition was written by hand, or for a cluster on this machine by `knfleet demo`; no"
-        " agent stands behind it.",
+        "The condition was written by hand, or for a cluster on this machine by `knfleet demo`;"
+        " no agent updates it.",
         (),
         written_on=("ClusterProfile: ControlPlaneHealthy",),
     ),

@@ -22,15 +22,15 @@ INSTALL: dict[str, Explanation] = {
         "The objects of the release are being applied, or some of them wait for others: a CRD to be"
         " established, a webhook to answer, a Job to complete.",
         (STATUS, OPERATOR_LOG),
-        "It goes on by itself. When it does not move for minutes, the message names the object"
-        " that is waited for: look at that one on the target.",
+        "It continues automatically. When it does not move for minutes, the message names the"
+        " object that is not ready: inspect it on the target.",
         INSTALL_SUCCEEDED,
     ),
     "Uninstalling": Explanation(
         "The custom resource is being deleted, and its objects are being removed from the target.",
         (STATUS,),
-        "It goes on by itself, and the custom resource is gone when the target is clean. `knfleet"
-        " wait --for=removed KIND/NAME` returns then.",
+        "It continues automatically, and the custom resource is removed when the target is clean."
+        " `knfleet wait --for=removed KIND/NAME` returns then.",
         INSTALL_SUCCEEDED,
     ),
     "AlreadyInstalled": Explanation(
@@ -40,16 +40,16 @@ INSTALL: dict[str, Explanation] = {
             step("Which custom resources go to which target:", "knfleet status -o wide"),
             CONDITIONS,
         ),
-        "Delete the one that is not wanted: this one goes away cleanly, for it owns nothing; when"
-        " the other one is deleted, this one takes its place by itself. When another hub holds the"
-        " place, the message names the ConfigMap on the cluster that says so.",
+        "Delete one of them: this one can be deleted without effect, because it owns no objects;"
+        " when the other one is deleted, this one is installed instead. When another hub manages"
+        " the target, the message names its ConfigMap on the cluster.",
         INSTALL_SUCCEEDED,
     ),
     "Error": Explanation(
-        "A step failed, and the message says which: the version cannot be changed in one step"
+        "A step failed; the message names it: the version cannot be changed in one step"
         " (VersionMigrationEligible), release files or settings cannot be used, or the target"
-        " refused objects (InstallSucceeded). On a ManagedCluster, the hub could not write what an"
-        " accepted cluster needs.",
+        " refused objects (InstallSucceeded). On a ManagedCluster, the hub could not write what"
+        " an accepted cluster needs.",
         (
             STATUS,
             CONDITIONS,
@@ -81,10 +81,10 @@ INSTALL: dict[str, Explanation] = {
             SPOKE_EVENTS,
         ),
         "A new installation needs a minute or two to pull its images. When it stays: `knfleet"
-        " status` opens it down to the pod and says what kubelet and scheduler say. Usual causes:"
-        " the image cannot be pulled (spec.registry), no node has room (spec.workloads sets"
-        " requests and replicas), a quota or an admission policy forbids the pod, the container"
-        " crashes (see its log).",
+        " status` shows the pod and the messages of kubelet and scheduler. Usual causes: the"
+        " image cannot be pulled (spec.registry), no node has enough resources (spec.workloads"
+        " sets requests and replicas), a quota or an admission policy forbids the pod, the"
+        " container crashes (see its log).",
         (f"{BOTH}: DeploymentsAvailable and Ready",),
     ),
     "NotKnown": Explanation(
@@ -92,13 +92,13 @@ INSTALL: dict[str, Explanation] = {
         " the target has just begun or was cut.",
         (STATUS, OPERATOR_LOG),
         "It passes within seconds. When it stays, the operator may not be allowed to watch"
-        " workloads on the target: its log says so.",
+        " workloads on the target: see its log.",
         (f"{BOTH}: DeploymentsAvailable and Ready",),
     ),
     "Paused": Explanation(
-        "Somebody paused the installation by the annotation knfleet.dev/paused: the operator leaves"
-        " the target alone. The other conditions say what was last known; a change of the spec"
-        " waits, and nothing is repaired.",
+        "The installation is paused by the annotation knfleet.dev/paused: the operator does not"
+        " change the target alone. The other conditions say what was last known; a change of the"
+        " spec waits, and nothing is repaired.",
         (
             step(
                 "Who paused it, when that was done in the dashboard:",
@@ -116,7 +116,7 @@ REFUSED: dict[str, Explanation] = {
         " namespaces.",
         (
             step(
-                "What the credential may do, asked with its own token:",
+                "Permissions of the credential, read with its own token:",
                 "kubectl --context SPOKE auth can-i --list --as SERVICE_ACCOUNT",
             ),
         ),
@@ -140,7 +140,7 @@ REFUSED: dict[str, Explanation] = {
                 "kubectl --context SPOKE describe resourcequota -n NAMESPACE",
             ),
         ),
-        "Raise the quota, or ask for less by spec.workloads and spec.high-availability.",
+        "Raise the quota, or reduce requests by spec.workloads and spec.high-availability.",
         IN_WORDS,
     ),
     FailureKind.TERMINATING: Explanation(
@@ -151,20 +151,20 @@ REFUSED: dict[str, Explanation] = {
                 "kubectl --context SPOKE get namespace NAMESPACE -o yaml",
             ),
         ),
-        "Wait until it is gone: it is made anew by itself. When it hangs, its conditions name the"
-        " finalizers or the API service that hold it.",
+        "Wait until it is gone: it is created again automatically. When it hangs, its conditions"
+        " name the finalizers or the API service that hold it.",
         IN_WORDS,
     ),
     FailureKind.NO_NAMESPACE: Explanation(
         "An object belongs to a namespace that does not exist on the target.",
         (CONDITIONS,),
         "Create the namespace that the message names, or correct the manifests of spec.manifests"
-        " and spec.additionalManifests that ask for it.",
+        " and spec.additionalManifests that refer to it.",
         IN_WORDS,
     ),
     FailureKind.DENIED: Explanation(
-        "An admission policy or a validating webhook of the target says no; the message has its"
-        " words.",
+        "An admission policy or a validating webhook of the target denied the object; the message"
+        " has its error.",
         (
             step(
                 "Which policies and webhooks there are:",
@@ -177,8 +177,8 @@ REFUSED: dict[str, Explanation] = {
         IN_WORDS,
     ),
     FailureKind.WEBHOOK: Explanation(
-        "A webhook of the target must be asked and does not answer; often it is Knative's own,"
-        " whose pods are not ready yet.",
+        "A webhook of the target does not respond; often it is Knative's own, whose pods are not"
+        " ready yet.",
         (
             step(
                 "Whether the webhook's Service has endpoints:",
@@ -186,7 +186,7 @@ REFUSED: dict[str, Explanation] = {
             ),
             STATUS,
         ),
-        "It passes when the webhook's pods are ready. When its Deployment is gone for good, delete"
+        "It passes when the webhook's pods are ready. If its Deployment no longer exists, delete"
         " the webhook configuration that names it.",
         IN_WORDS,
     ),
@@ -215,13 +215,13 @@ REFUSED: dict[str, Explanation] = {
             ),
         ),
         "Install what brings the kind, or choose an ingress that needs none:"
-        " spec.ingress.kourier.enabled: true. It goes on by itself when the kind appears.",
+        " spec.ingress.kourier.enabled: true. It continues automatically when the kind appears.",
         IN_WORDS,
     ),
     FailureKind.NOT_ESTABLISHED: Explanation(
         "A CRD was applied, and the target's API server does not serve it yet.",
         (
-            step("How the CRDs stand:", "kubectl --context SPOKE get crds -o wide"),
+            step("Conditions of the CRDs:", "kubectl --context SPOKE get crds -o wide"),
             CONDITIONS,
         ),
         "It passes within seconds. When it stays, the CRD's conditions say why, for instance that"
@@ -237,24 +237,24 @@ REFUSED: dict[str, Explanation] = {
         IN_WORDS,
     ),
     FailureKind.CONFLICT: Explanation(
-        "Somebody else changed the object in the same moment.",
+        "Another client changed the object at the same time.",
         (),
-        "It is tried again by itself. When it stays, another controller writes the same object all"
-        " the time; Events with the reason DriftConflict name it.",
+        "It is retried automatically. When it stays, another controller writes the same object"
+        " all the time; Events with the reason DriftConflict name it.",
         IN_WORDS,
     ),
     FailureKind.UNANSWERED: Explanation(
         "The target did not answer in time while objects were applied.",
         (STATUS,),
-        "It is tried again by itself. When the target is lost, TargetClusterResolved says so within"
-        " 15 s.",
+        "It is retried automatically. When the target is lost, TargetClusterResolved is False"
+        " within 15 s.",
         IN_WORDS,
     ),
     FailureKind.OTHER: Explanation(
-        "The target answered with an error that has no name of its own here; the message has its"
-        " words.",
+        "The target answered with an error that has no reason of its own; the message has the"
+        " error.",
         (CONDITIONS, OPERATOR_LOG),
-        "Act on the target's words; it is tried again by itself.",
+        "Fix the cause that the message names; it is retried automatically.",
         IN_WORDS,
     ),
 }

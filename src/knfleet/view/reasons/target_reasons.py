@@ -36,7 +36,7 @@ TARGET: dict[str, Explanation] = {
     ),
     access_errors.ACCESS_PROVIDER_NOT_CONFIGURED: Explanation(
         "The provider file is missing, cannot be read or lists no provider, so no cluster can be"
-        " logged in to. The message says which; installations on the operator's own cluster go on.",
+        " accessed. The message says which; installations on the operator's own cluster go on.",
         (PROVIDER_FILE, OPERATOR_LOG),
         "Correct the file, or add a provider to it: a name that profiles offer under"
         " status.accessProviders, and the plugin to run. The file is read again within seconds;"
@@ -57,12 +57,13 @@ TARGET: dict[str, Explanation] = {
         "Correct the reference (a custom resource's spec.clusterProfileRef cannot be changed:"
         " delete it and create it anew), create the profile, or bind the cluster's set in the"
         " namespace: `knfleet clusterset bind global --namespace PROFILE_NAMESPACE`. The operator"
-        " goes on by itself when the profile appears.",
+        " continues when the profile appears.",
         WHERE,
     ),
     access_errors.CLUSTER_PROFILE_NOT_READY: Explanation(
-        "The profile's condition ControlPlaneHealthy is not True: its cluster manager says that the"
-        " cluster is down, or has not said anything yet. Nothing is written to such a cluster.",
+        "The profile's condition ControlPlaneHealthy is not True: its cluster manager reports"
+        " that the cluster is down, or has not reported yet. Nothing is written to such a"
+        " cluster.",
         (PROFILE, DOCTOR, DOCTOR_BOTH),
         "Bring the cluster or its agent back; the installation goes on within seconds of the"
         " condition turning True. A profile that was written by hand needs the condition set by"
@@ -74,7 +75,7 @@ TARGET: dict[str, Explanation] = {
         " or fields that make no sense; or the hub does not answer for profiles at the moment.",
         (PROFILE, PROVIDER_FILE, CONDITIONS),
         "Make one name match: an entry of the profile's status.accessProviders and a provider of"
-        " the file. On a hub made by `knfleet init` the agent hands the access over when it has"
+        " the file. On a hub made by `knfleet init` the agent provides access after it has"
         " joined; when it is missing, `knfleet doctor CLUSTER` says why.",
         WHERE,
     ),
@@ -105,12 +106,12 @@ TARGET: dict[str, Explanation] = {
             DOCTOR,
             OPERATOR_LOG,
         ),
-        "No answer: open the way from the hub to the API server, or correct the server or proxy-url"
-        " in the profile (`knfleet join --external-server-url` says under which address the hub"
-        " reaches a cluster). TLS: correct certificate-authority-data. Refused or lacking rights:"
-        " renew the token, or grant what the message lists. Another cluster: correct the profile;"
-        " when the cluster was replaced on purpose, remove the annotation knfleet.dev/target-uid"
-        " from the custom resource. It is tried again within 10 s.",
+        "No answer: allow connections from the hub to the API server, or correct the server or"
+        " proxy-url in the profile (`knfleet join --external-server-url` sets the address at"
+        " which the hub reaches a cluster). TLS: correct certificate-authority-data. Refused or"
+        " lacking rights: renew the token, or grant what the message lists. Another cluster:"
+        " correct the profile; when the cluster was replaced on purpose, remove the annotation"
+        " knfleet.dev/target-uid from the custom resource. It is tried again within 10 s.",
         WHERE,
     ),
     access_errors.REMOTE_CLUSTER_STALE: Explanation(
@@ -118,7 +119,7 @@ TARGET: dict[str, Explanation] = {
         " yet; or the address now leads to another cluster than before.",
         (PROFILE, CONDITIONS),
         "When it stays for more than half a minute, see whether the new address and the new token"
-        " are right; otherwise it passes by itself.",
+        " are right; otherwise it passes without action.",
         WHERE,
     ),
     access_errors.CLUSTER_PROVIDER_CLOSED: Explanation(

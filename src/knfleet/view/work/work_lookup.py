@@ -8,7 +8,7 @@ from knfleet.api.meta import Key, Object
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.view.suggestions import meant
-from knfleet.workflows.work_delivery import WorkError, belongs_to
+from knfleet.workflows.work.work_delivery import WorkError, belongs_to
 
 
 async def works_named(

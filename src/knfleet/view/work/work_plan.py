@@ -29,14 +29,14 @@ from knfleet.kube.errors import ApiError, Forbidden, KubeError, NotFound
 from knfleet.view.differences import differences
 from knfleet.view.plan.model import ObjectChange, PlannedAction, PlanProblem, ordered
 from knfleet.view.target_access import OPTIONS, way_to
-from knfleet.workflows.work_delivery import (
+from knfleet.workflows.work.work_delivery import (
     WorkError,
     check_cluster,
     check_owner,
     manifests_in,
     works_of_set,
 )
-from knfleet.workflows.work_split import split
+from knfleet.workflows.work.work_split import split
 
 UNCHANGED = ("CreateOnly", "ReadOnly")
 """Strategies with which an object that is there is left as it is."""

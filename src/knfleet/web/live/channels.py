@@ -1,4 +1,4 @@
-"""Pages that are open: each is told what changed on it, by server-sent events.
+"""Pages that are open: each receives what changed on it, by server-sent events.
 
 Pages that show the same to viewers who see the same share a channel: it is drawn once for each
 change, and one text goes to all of them. A page that missed too much gets all of it again.
@@ -97,7 +97,7 @@ class LiveChannels:
 
     @contextmanager
     def channel(self, key: Hashable, build: Build) -> Generator[Channel | None]:
-        """The channel of a page while somebody looks; None when there is no such page."""
+        """The channel of a page while it is open; None when there is no such page."""
         channel = self.channels.get(key)
         if channel is None:
             page = build()
@@ -125,7 +125,7 @@ class LiveChannels:
                     self.refresh(channel)
 
     def refresh(self, channel: Channel) -> None:
-        """Bring a channel up to date; one that cannot be is the worse for it, nobody else is."""
+        """Bring a channel up to date; one that fails is skipped, the others are not affected."""
         try:
             channel.refresh()
         except Exception:  # noqa: BLE001  a hub must not end because a page cannot be drawn

@@ -1,4 +1,4 @@
-"""One open page: what changes on it goes out as server-sent events until somebody leaves."""
+"""One open page: what changes on it goes out as server-sent events until it is closed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

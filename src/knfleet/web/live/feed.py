@@ -11,6 +11,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
@@ -19,6 +21,7 @@ from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.errors import Forbidden, KubeError, NotFound
 from knfleet.runtime.clock import LOOP_CLOCK, Clock, Timer
+from knfleet.view.addon.addon_matrix import AddOnMatrix, addon_matrix
 from knfleet.view.fleet_model import FleetView
 from knfleet.view.fleet_reader import HubObjects, fleet_of
 from knfleet.view.work.work_rows import WorkRow, work_order, work_row
@@ -50,8 +53,8 @@ class HubFeed:
         self.fleets: dict[VisibleObjects, FleetView] = {}
         self.has_fleet_changed = False
         """Whether something changed that the fleets are made of."""
-        self.told: list[str] = []
-        """The troubles that the fleets tell of."""
+        self.shown_problems: list[str] = []
+        """The problems that the fleets show."""
         self.computed = 0
         """How often a fleet was put together."""
 
@@ -59,15 +62,14 @@ class HubFeed:
         """Show what an informer knows."""
         self.informers[informer.resource].append(informer)
         is_fleet = informer.resource in KINDS
-        informer.on_change(self.mark_changed if is_fleet else self.mark_work)
+        informer.on_change(self.mark_changed if is_fleet else self.mark_other)
         self.burst()
 
     def mark_changed(self, _change: StoreChange) -> None:
-        """Something of the fleet changed on the hub."""
         self.burst()
 
-    def mark_work(self, _change: StoreChange) -> None:
-        """A work changed, of which the fleet as a whole shows nothing."""
+    def mark_other(self, _change: StoreChange) -> None:
+        """A work or an add-on changed, of which the fleet as a whole shows nothing."""
         self.schedule()
 
     def burst(self) -> None:
@@ -108,9 +110,9 @@ class HubFeed:
             self.spent += time.thread_time() - begun
 
     def fleet(self, visible: VisibleObjects = EVERYTHING) -> FleetView:
-        """The fleet as somebody sees it, put together once for each revision."""
-        if (troubles := self.problems()) != self.told:
-            self.told = troubles
+        """The fleet as a user sees it, put together once for each revision."""
+        if (troubles := self.problems()) != self.shown_problems:
+            self.shown_problems = troubles
             self.fleets.clear()
         found = self.fleets.get(visible)
         if found is None:
@@ -121,14 +123,14 @@ class HubFeed:
                 profiles=self.visible(PROFILES, visible),
                 servings=self.visible(SERVINGS, visible),
                 eventings=self.visible(EVENTINGS, visible),
-                warnings=(*self.told, *visible.notes()),
+                warnings=(*self.shown_problems, *visible.notes()),
             )
             found = self.fleets[visible] = fleet_of(objects, datetime.now(UTC))
             self.computed += 1
         return found
 
     def works(self, cluster: str, visible: VisibleObjects) -> list[WorkRow]:
-        """The works of a cluster that somebody sees, broken ones first."""
+        """The works of a cluster that a user sees, broken ones first."""
         if not visible.sees(WORKS, cluster):
             return []
         found = (
@@ -139,7 +141,7 @@ class HubFeed:
         return sorted(map(work_row, found), key=work_order)
 
     def work(self, key: Key, visible: VisibleObjects) -> WorkRow | None:
-        """One work, if somebody sees it."""
+        """One work, if a user sees it."""
         found = self.find(WORKS, key) if visible.sees(WORKS, key.namespace) else None
         return None if found is None else work_row(found)
 
@@ -149,8 +151,20 @@ class HubFeed:
         unseen = () if visible.sees(WORKS, cluster) else (visible.note(WORKS),)
         return (*unseen, *sorted(problems))
 
+    def addons(self, visible: VisibleObjects) -> AddOnMatrix:
+        """Clusters by add-ons, as a user sees them."""
+        return addon_matrix(self.visible(ADDONS, visible), self.visible(CLUSTER_ADDONS, visible))
+
+    def addon_notes(self, visible: VisibleObjects) -> tuple[str, ...]:
+        """Why add-ons may not be shown, or not as they are now."""
+        kinds = (CLUSTER_ADDONS, ADDONS)
+        found = (informer_problems(kind, self.informers[kind]) for kind in kinds)
+        problems = {each for every in found for each in every}
+        unseen = [visible.note(kind) for kind in kinds if kind not in visible.everywhere]
+        return (*unseen, *sorted(problems - {""}))
+
     def visible(self, kind: Resource, visible: VisibleObjects) -> list[Object]:
-        """The objects of a kind that somebody sees."""
+        """The objects of a kind that a user sees."""
         return [
             each
             for informer in self.informers[kind]
@@ -159,7 +173,6 @@ class HubFeed:
         ]
 
     def find(self, resource: Resource, key: Key) -> Object | None:
-        """One object."""
         found = (informer.get(key) for informer in self.informers[resource])
         return next((each for each in found if each is not None), None)
 
@@ -184,10 +197,10 @@ class HubFeed:
         ]
 
     async def run(self) -> None:
-        """Let pages look when something begins or ceases to be wrong, of which nobody tells."""
+        """Let pages look when something begins or ceases to be wrong, which causes no event."""
         while True:
             await asyncio.sleep(TROUBLE_SECONDS)
-            if self.problems() != self.told:
+            if self.problems() != self.shown_problems:
                 self.burst()
 
     async def ready(self) -> None:
@@ -205,14 +218,14 @@ class HubFeed:
             if left <= 0:
                 return
             try:
-                # Nobody tells of a failure, so it is looked for.
+                # Failures cause no event, so they are polled.
                 async with asyncio.timeout(min(left, 0.1)):
                     await informer.synced.wait()
             except TimeoutError:
                 continue
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Notify no handler any more."""
         if self.alarm is not None:
             self.alarm.cancel()
             self.alarm = None

@@ -33,7 +33,7 @@ class ActionFailed(Exception):
 
 
 class ActionRequest(Struct, frozen=True):
-    """What somebody wants done to a custom resource."""
+    """What a user wants done to a custom resource."""
 
     action: str
     user: str
@@ -121,7 +121,7 @@ async def act(
         if isinstance(error, Forbidden):
             raise ActionFailed(f"You may not patch {resource} there: {error.message}.") from error
         if isinstance(error, Conflict):
-            raise ActionFailed("Somebody changed it meanwhile; look at it again first.") from error
+            raise ActionFailed("It was changed meanwhile; reload the page first.") from error
         raise ActionFailed(f"It failed: {error}.") from error
     log.info("done in the dashboard", action=wish.action, user=wish.user, key=str(Key.of(manifest)))
 
@@ -129,7 +129,6 @@ async def act(
 async def note_failure(
     hub: Client, wish: ActionRequest, manifest: Object, error: KubeError
 ) -> None:
-    """Note that a wish was not granted."""
     try:
         await note(hub, wish, manifest, problem=str(error))
     except KubeError as failure:

@@ -68,7 +68,7 @@ class FormHandlers:
         return self.site.answer(request, page, 401 if problem else 200)
 
     async def login(self, request: web.Request) -> web.Response:
-        """Let somebody in by a token."""
+        """Log a user in with a token."""
         request_checks.check_origin(request)
         form = await request.post()
         try:
@@ -91,7 +91,7 @@ class FormHandlers:
         return response
 
     async def logout(self, request: web.Request) -> web.Response:
-        """Let somebody go."""
+        """Log a user out."""
         session, _ = await self.checked(request)
         await self.sessions.close(session)
         response = web.Response(status=303, headers={"Location": "/"})
@@ -108,7 +108,7 @@ class FormHandlers:
         return session, form
 
     async def act(self, request: web.Request) -> web.Response:
-        """Do what somebody wants done to an installation, with their rights."""
+        """Do what a user wants done to an installation, with their rights."""
         session, form = await self.checked(request)
         action = request.match_info["action"]
         resource = KINDS.get(request.match_info["kind"])

@@ -35,8 +35,8 @@ STANDS = {
     ObjectState.AS_DESIRED: "ok",
 }
 NO_RELEASES = (
-    "The dashboard has no release files, so that it cannot tell what is desired;"
-    " start it with --releases, or get them with knfleet bundle pull."
+    "The dashboard has no release files, so it cannot show the desired state; start it with"
+    " --releases, or get them with knfleet bundle pull."
 )
 Looked = tuple[tuple[ObjectRow, ...], str]
 
@@ -59,7 +59,6 @@ class ObjectPages:
         self.slots = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> list[web.RouteDef]:
-        """What is answered."""
         return [web.get("/cr/{kind}/{namespace}/{name}/objects", self.page)]
 
     async def page(self, request: web.Request) -> web.Response:
@@ -88,7 +87,7 @@ class ObjectPages:
         return self.site.answer(request, WebPage(title, "objects.html", facts=facts))
 
     async def rows(self, manifest: Object) -> Looked:
-        """All objects, or why they cannot be told."""
+        """All objects, or why they are unknown."""
         releases = self.sources.releases
         if releases is None:
             return (), NO_RELEASES
@@ -107,7 +106,7 @@ class ObjectPages:
         return found, ""
 
     async def changes(self, manifest: Object, ref: Ref) -> tuple[tuple[FieldDifference, ...], str]:
-        """What the operator would change on an object, or why that cannot be told."""
+        """What the operator would change on an object, or why that is unknown."""
         assert self.sources.releases is not None
         try:
             async with asyncio.timeout(LOOK_SECONDS), self.slots:
@@ -138,7 +137,6 @@ def facts_of(row: InstallRow, rows: tuple[ObjectRow, ...], problem: str) -> dict
 
 
 def written(ref: Ref) -> str:
-    """A ref for an address."""
     return f"{ref.group_kind}/{ref.key.namespace}/{ref.key.name}"
 
 
@@ -152,7 +150,6 @@ def parsed(text: str) -> Ref | None:
 
 
 def change_of(change: FieldChange) -> FieldDifference:
-    """A changed field as text."""
     return FieldDifference(
         change.field, shown(change.before), shown(change.after), change.is_secret
     )

@@ -29,7 +29,6 @@ class WebPage(Struct, frozen=True):
         return hashlib.blake2b(content, digest_size=8).hexdigest()
 
     def listed(self, name: str) -> list[str]:
-        """The blocks of a list, for a template."""
         return [self.blocks[each] for each in self.lists[name]]
 
 
@@ -51,7 +50,6 @@ def difference(old: WebPage, new: WebPage) -> PagePatch | None:
 
 
 def whole(page: WebPage) -> PagePatch:
-    """All of a page."""
     return PagePatch(page.digest(), page.blocks, page.lists)
 
 

@@ -1,4 +1,7 @@
-"""Which page an address means, and what of it is searched."""
+"""Which page an address means, and what of it is searched.
+
+A page is a name and a path here, a function in `views.PAGES`, and a template.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,15 +13,25 @@ from msgspec import Struct
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Resource
 
-Name = Literal["overview", "versions", "cluster", "install", "work"]
+Name = Literal["overview", "versions", "addons", "cluster", "install", "work"]
 KINDS = {kind.kind.lower(): kind for kind in (SERVINGS, EVENTINGS)}
 PATTERNS: tuple[tuple[Name, re.Pattern[str]], ...] = (
     ("overview", re.compile(r"/")),
     ("versions", re.compile(r"/versions")),
+    ("addons", re.compile(r"/addons")),
     ("cluster", re.compile(r"/cluster/([^?#]+)")),
     ("install", re.compile(r"/cr/([a-z]+)/([^/]+)/([^/]+)")),
     ("work", re.compile(r"/work/([^/]+)/([^/]+)")),
 )
+PATHS = (
+    "/",
+    "/versions",
+    "/addons",
+    "/cluster/{name:.+}",
+    "/cr/{kind}/{namespace}/{name}",
+    "/work/{cluster}/{name}",
+)
+"""The same for the server's router."""
 LONGEST = 200
 MOST_PAGES = 1000
 

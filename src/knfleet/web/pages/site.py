@@ -15,7 +15,7 @@ from knfleet.web.live.feed import HubFeed
 from knfleet.web.pages import templates, views
 from knfleet.web.pages.detail import DetailSources, DetailView
 from knfleet.web.pages.page import WebPage
-from knfleet.web.pages.routes import Route, route_of
+from knfleet.web.pages.routes import PATHS, Route, route_of
 from knfleet.web.pages.views import Build, FormContext
 from knfleet.web.server.authorization import VisibleObjects, visible_objects
 from knfleet.web.server.sessions import STREAMS, WebSession, WebSessions
@@ -42,23 +42,17 @@ class Site:
 
     @property
     def feed(self) -> HubFeed:
-        """What is on the hub."""
         return self.sources.feed
 
     def routes(self) -> list[web.RouteDef]:
         """What is answered."""
         return [
-            web.get("/", self.page),
-            web.get("/versions", self.page),
-            web.get("/cluster/{name:.+}", self.page),
-            web.get("/cr/{kind}/{namespace}/{name}", self.page),
-            web.get("/work/{cluster}/{name}", self.page),
+            *(web.get(path, self.page) for path in PATHS),
             web.get("/live", self.stream),
             web.get("/static/{file}", static),
         ]
 
     async def page(self, request: web.Request) -> web.Response:
-        """One page, as it is now."""
         session = request[SESSION]
         route = route_of(request.raw_path.partition("?")[0], request.query)
         if route is None:
@@ -90,7 +84,7 @@ class Site:
         return response
 
     async def refresh_rights(self, session: WebSession) -> None:
-        """See to it that it is known what somebody may see."""
+        """Read what a user may see, unless that was read lately."""
         if session.is_owner or self.age(session) < self.settings.rights_seconds:
             return
         try:
@@ -101,7 +95,7 @@ class Site:
         session.seen_at = self.sessions.clock()
 
     def age(self, session: WebSession) -> float:
-        """For how long it has been known what somebody may see."""
+        """For how long it has been known what a user may see."""
         return self.sessions.clock() - session.seen_at
 
     def detail_view(self, route: Route, session: WebSession) -> DetailView | None:
@@ -129,14 +123,14 @@ class Site:
             found = self.feed.work(Key(*route.parts), visible)
             notes = self.feed.work_notes(route.parts[0], visible)
             return None if found is None else views.work(found, notes)
+        if route.name == "addons":
+            return views.addons(self.feed.addons(visible), self.feed.addon_notes(visible), route)
         fleet = self.feed.fleet(visible)
-        if route.name == "overview":
-            return views.overview(fleet, route)
-        if route.name == "versions":
-            return views.versions(fleet, route, self.sources.installable(fleet))
-        (name,) = route.parts
-        works = self.feed.works(name, visible)
-        return views.cluster(fleet, route, works, self.feed.work_notes(name, visible))
+        if route.name == "cluster":
+            (name,) = route.parts
+            works = self.feed.works(name, visible)
+            return views.cluster(fleet, route, works, self.feed.work_notes(name, visible))
+        return views.PAGES[route.name](fleet, route, self.sources.installable(fleet))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """What changes on an open page."""
@@ -173,7 +167,7 @@ class Site:
         if not self.sessions.is_open(session):
             return False
         if session.is_owner:
-            # Whoever started the dashboard may leave it on a screen.
+            # The user who started the dashboard may leave it on a screen.
             self.sessions.find(session.id)
             return True
         try:

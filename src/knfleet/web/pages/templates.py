@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1]
 STATIC = FOLDER / "static"
 ROWS_REMEMBERED = 8192
 MARKS: dict[str, str] = {"bad": "✕", "unknown": "?", "busy": "…", "ok": "✓"}
-"""A sign for each state, so that nobody depends on colours."""
+"""A sign for each state, so that colours are not needed."""
 WORDS: dict[str, str] = {
     "bad": "failed",
     "unknown": "unknown",
@@ -77,7 +77,6 @@ def install_line(row: InstallRow) -> str:
 
 @lru_cache(ROWS_REMEMBERED)
 def cluster_tile(row: ClusterRow, broken: str = "") -> str:
-    """The tile of a cluster, and which of its installations are broken."""
     return block("tile", row, broken)
 
 
@@ -103,12 +102,10 @@ def work_path(row: WorkRow) -> str:
 
 
 def install_id(row: InstallRow) -> str:
-    """The id of an installation's row."""
     return f"i:{row.ref}"
 
 
 def tile_id(row: ClusterRow) -> str:
-    """The id of a cluster's tile."""
     return f"t:{row.name}"
 
 
@@ -119,7 +116,6 @@ def short(text: str, length: int = SHORT) -> str:
 
 
 def component(kind: str) -> str:
-    """The component in a word."""
     return kind.removeprefix("Knative")
 
 
@@ -129,7 +125,6 @@ def clock(moment: str) -> str:
 
 
 def cluster_url(name: str) -> str:
-    """The page of a cluster."""
     return f"/cluster/{quote(name)}"
 
 

@@ -51,7 +51,6 @@ def matrix(fleet: FleetView, known: Known) -> list[VersionRow]:
 
 
 def line(name: str, cluster: ClusterRow | None, cells: dict[str, list[VersionCell]]) -> VersionRow:
-    """The line of one cluster."""
     serving, eventing = (tuple(cells.get(kind, ())) for kind in KINDS)
     return VersionRow(name, cluster, serving, eventing)
 

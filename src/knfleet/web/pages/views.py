@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from knfleet.api.meta import Object
+from knfleet.view.addon.addon_matrix import AddOnLine, AddOnMatrix, RolloutRow
 from knfleet.view.chain import Chain
 from knfleet.view.fleet_model import STANDS, ClusterRow, FleetView, InstallRow
 from knfleet.view.work.work_rows import WorkRow
@@ -54,7 +55,6 @@ class InstallDetail(Struct, frozen=True):
 
 
 def overview(fleet: FleetView, route: Route) -> WebPage:
-    """The fleet on one page."""
     installs = [each for each in fleet.installs if is_found(each, route.words)]
     broken = broken_on(fleet)
     clusters = [each for each in fleet.clusters if is_cluster_found(each, route.words)]
@@ -136,6 +136,36 @@ def versions(fleet: FleetView, route: Route, known: Known) -> WebPage:
     return WebPage("Versions", "versions.html", blocks, lists, {"search": route.search})
 
 
+def addons(found: AddOnMatrix, notes: Sequence[str], route: Route) -> WebPage:
+    """Clusters by add-ons, and how far rollouts are."""
+    lines = [each for each in found.lines if is_addon_line_found(each, route.words)]
+    shown = lines[:TILES]
+    rollouts = found.rollouts[:ROWS]
+    blocks = {
+        "notes": block("notes", notes),
+        "found": block("lines", len(shown), len(lines)),
+        "addon-names": block("addon_names", found.addons),
+        **{rollout_id(each): block("rollout", each) for each in rollouts},
+        **{f"a:{each.cluster}": block("addon_line", each) for each in shown},
+    }
+    lists = {
+        "matrix": tuple(f"a:{each.cluster}" for each in shown),
+        "rollouts": tuple(map(rollout_id, rollouts)),
+    }
+    return WebPage("Add-ons", "addons.html", blocks, lists, {"search": route.search})
+
+
+def rollout_id(row: RolloutRow) -> str:
+    return f"r:{row.addon}:{row.placement}"
+
+
+def is_addon_line_found(line: AddOnLine, words: list[str]) -> bool:
+    """Whether the add-ons of a cluster are what is searched for."""
+    cells = [each for each in line.cells if each is not None]
+    texts = [f"{each.addon} {each.reason} {templates.WORDS[each.stand]}" for each in cells]
+    return finds(words, line.cluster, *texts)
+
+
 def is_line_found(line: VersionRow, words: list[str]) -> bool:
     """Whether a line of the matrix is what is searched for."""
     cells = [*line.serving, *line.eventing]
@@ -146,7 +176,7 @@ def is_line_found(line: VersionRow, words: list[str]) -> bool:
 def cluster(
     fleet: FleetView, route: Route, works: Sequence[WorkRow] = (), notes: Sequence[str] = ()
 ) -> WebPage | None:
-    """One cluster, what is installed on it, and its works; None when nobody knows it.
+    """One cluster, what is installed on it, and its works; None when it is unknown.
 
     `notes` say why works may be missing.
     """
@@ -212,6 +242,12 @@ class FormContext(Struct, frozen=True):
     def __repr__(self) -> str:
         return "FormContext()"
 
+
+PAGES: dict[str, Callable[[FleetView, Route, Known], WebPage | None]] = {
+    "overview": lambda fleet, route, _known: overview(fleet, route),
+    "versions": versions,
+}
+"""The pages that all viewers who see the same share, by the name of their route."""
 
 Build = Callable[[], WebPage | None]
 """Draws a page as it is now; None when what it is about is gone."""

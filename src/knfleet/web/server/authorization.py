@@ -1,4 +1,4 @@
-"""What of the hub somebody may see: asked of the hub itself, kind by kind.
+"""What of the hub a user may see: asked of the hub itself, kind by kind.
 
 Who may list a kind everywhere sees all of it; who may list it in some namespaces sees those. The
 objects are read once, by the process; this decides which of them are shown to whom.
@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
@@ -19,17 +21,18 @@ from knfleet.kube.client.verbs import Client
 
 KINDS = (SERVINGS, EVENTINGS, PROFILES, CLUSTERS)
 """What a fleet is made of."""
-SHOWN_KINDS = (*KINDS, WORKS)
-"""What is watched and shown; of works only pages about their cluster say that they are missing."""
+SHOWN_KINDS = (*KINDS, WORKS, CLUSTER_ADDONS, ADDONS)
+"""What is watched and shown; of works and add-ons only pages about them say that they are missing.
+"""
 SELF_REVIEWS = Resource(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
 MOST_NAMESPACES = 300
-"""In so many namespaces at most it is asked what somebody may see."""
+"""In so many namespaces at most it is asked what a user may see."""
 
 
 class VisibleObjects(Struct, frozen=True):
-    """Which objects somebody may see."""
+    """Which objects a user may see."""
 
     everywhere: frozenset[Resource] = frozenset()
     inside: frozenset[tuple[Resource, str]] = frozenset()

@@ -22,7 +22,7 @@ USER_OPTIONS = ClientOptions(concurrency=8, reserve=1, deadline_seconds=10, atte
 
 
 class LoginFailed(Exception):
-    """Why somebody is not let in, in a sentence."""
+    """Why a login failed, as a message."""
 
 
 class LoginService:
@@ -42,7 +42,7 @@ class LoginService:
         try:
             self.owner = await user_of(self.hub)
         except KubeError as error:
-            log.info("the hub does not say who we are", error=str(error))
+            log.info("SelfSubjectReview failed", error=str(error))
 
     async def by_key(self, key: str) -> WebSession:
         """Let the owner in; raises `LoginFailed`."""
@@ -51,7 +51,7 @@ class LoginService:
         return await self.sessions.open(self.owner, self.hub, is_owner=True)
 
     async def by_token(self, token: str) -> WebSession:
-        """Let somebody in whose token the hub knows; raises `LoginFailed`."""
+        """Log in a user whose token the hub accepts; raises `LoginFailed`."""
         token = token.strip()
         if not token or len(token) > LONGEST or not is_token(token):
             raise LoginFailed("This is not a bearer token; make one with kubectl create token.")
@@ -68,7 +68,7 @@ class LoginService:
         except Unauthorized as error:
             raise LoginFailed("The hub does not know this token, or it has expired.") from error
         except KubeError as error:
-            raise LoginFailed(f"The hub cannot be asked about this token: {error}.") from error
+            raise LoginFailed(f"The hub cannot verify this token:  {error}.") from error
         finally:
             if not is_in:
                 await client.close()

@@ -15,6 +15,7 @@ from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Resource
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.clusters.provider_file import ProviderFile
+from knfleet.hub.addon.addon_informers import addon_informers
 from knfleet.hub.main import HubProcess, HubSettings
 from knfleet.hub.work.work_cache import work_informer
 from knfleet.kube.cache.informer import Informer, without_managed_fields
@@ -93,7 +94,6 @@ async def informers(client: Client, namespaces: Iterable[str]) -> list[Informer]
 
 
 def watch(client: Client, kind: Resource, namespace: str) -> Informer:
-    """A watch of a kind."""
     if kind == WORKS:
         return work_informer(client, namespace)
     return Informer(client, kind, namespace, trim=without_managed_fields)
@@ -104,7 +104,7 @@ async def is_allowed(client: Client, kind: Resource, namespace: str = "") -> boo
     try:
         return await may(client, "list", kind, namespace)
     except KubeError as error:
-        log.info("the hub does not say what we may see", error=str(error))
+        log.info("SelfSubjectAccessReview failed", error=str(error))
         return True
 
 
@@ -159,3 +159,6 @@ async def share(operator: Operator, hub: HubProcess, feed: HubFeed) -> None:
     feed.follow(hub.hub_manager.informers.clusters)
     feed.follow(hub.hub_manager.informers.profiles)
     feed.follow(hub.hub_manager.informers.works)
+    found = addon_informers(hub.hub_manager.context)
+    feed.follow(found.cluster_addons)
+    feed.follow(found.addons)

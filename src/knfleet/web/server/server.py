@@ -30,7 +30,7 @@ CONNECTIONS = 600
 """Every page that can be open has one, and some are about to be."""
 PER_ADDRESS = 200
 OPEN = ("/login", "/enter", "/static/")
-"""What is answered to everybody."""
+"""What is answered without a login."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -127,7 +127,7 @@ class Dashboard:
             return self.failed(request, 502, f"The hub did not answer as it should: {error}.")
 
     def stranger(self, request: web.Request) -> web.Response:
-        """The answer to somebody who is not logged in."""
+        """The answer to a user who is not logged in."""
         if self.settings.login and request.method == "GET" and request.path != "/live":
             return web.Response(status=303, headers={"Location": "/login"})
         return self.failed(

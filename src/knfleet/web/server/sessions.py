@@ -17,14 +17,14 @@ from knfleet.runtime.logs import log
 from knfleet.web.server.authorization import EVERYTHING, VisibleObjects
 
 SESSIONS = 500
-"""So many at once; the one that was idle for longest makes room."""
+"""So many at once; the one that was idle for longest is closed."""
 STREAMS = 100
 """So many pages can one session have open."""
 SWEEP_SECONDS = 15.0
 
 
 class WebSession(Struct, eq=False):
-    """Somebody who is logged in."""
+    """A user who is logged in."""
 
     id: str
     user: str
@@ -69,7 +69,6 @@ class WebSessions:
         self.sessions: dict[str, WebSession] = {}
 
     async def open(self, user: str, client: Client, *, is_owner: bool = False) -> WebSession:
-        """Let somebody in."""
         await self.sweep()
         while len(self.sessions) >= SESSIONS:
             await self.close(min(self.sessions.values(), key=lambda each: each.used))
@@ -93,7 +92,7 @@ class WebSessions:
         return session
 
     def is_open(self, session: WebSession) -> bool:
-        """Whether somebody is still logged in."""
+        """Whether a user is still logged in."""
         idle = self.clock() - session.used
         return session.id in self.sessions and idle < self.idle_seconds
 
@@ -106,7 +105,7 @@ class WebSessions:
         log.info("left the dashboard", user=session.user)
 
     async def sweep(self) -> None:
-        """End what nobody used for a while."""
+        """End what was not used for a while."""
         for session in [each for each in self.sessions.values() if not self.is_open(each)]:
             await self.close(session)
 

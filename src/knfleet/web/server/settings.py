@@ -12,7 +12,7 @@ from knfleet.operator.settings import SettingError
 PORT = 8787
 IDLE_SECONDS = 1800.0
 RIGHTS_SECONDS = 30.0
-"""How long it is believed what somebody may see."""
+"""How long it is believed what a user may see."""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -83,7 +83,7 @@ def check(settings: WebSettings) -> None:
     if not settings.has_tls and not settings.plain:
         raise SettingError(
             f"{settings.host} can be reached from outside, and tokens would travel unencrypted;"
-            " give a certificate and key, or say that a proxy in front of it has TLS"
+            " give a certificate and key, or --insecure-http behind a proxy with TLS"
         )
 
 

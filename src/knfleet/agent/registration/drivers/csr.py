@@ -2,15 +2,19 @@
 
 import base64
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
 
 from knfleet.agent.registration import client_certificate
+from knfleet.agent.registration.client_certificate import ClientCertificate
 from knfleet.agent.registration.cluster_names import AgentNames
 from knfleet.agent.registration.cluster_registration import (
     RegistrationRequest,
@@ -20,16 +24,32 @@ from knfleet.agent.registration.cluster_registration import (
     retry,
 )
 from knfleet.agent.registration.drivers.driver import IssuedCertificate, RequestRefused
-from knfleet.agent.registration.identity import HubCredentials
-from knfleet.api.certificate_requests import CSRS, SIGNER, USAGES
+from knfleet.agent.registration.identity import (
+    HUB,
+    Bootstrap,
+    HubCredentials,
+    hub_kubeconfig,
+    is_moved,
+)
+from knfleet.agent.work.source import KubeSource
+from knfleet.api.addon.names import ADDON_LABEL
+from knfleet.api.certificate_requests import CSRS, GRPC_SIGNER, SIGNER, USAGES
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, MANAGED_CLUSTERS, cluster_groups
 from knfleet.api.meta import Key, Object
 from knfleet.apply.observe.collection import Collection, follow
 from knfleet.kube.auth.x509 import check_key_pair
-from knfleet.kube.client.verbs import Client
+from knfleet.kube.client.verbs import Client, ClientOptions
+from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import KubeError, NotFound
 from knfleet.runtime.logs import log
 
+if TYPE_CHECKING:
+    from knfleet.agent.hub_session import CertificateHolder
+    from knfleet.agent.work.source import WorkSource
+    from knfleet.runtime.manager import Component
+
+FIRST_CALLS = ClientOptions(attempts=1, concurrency=4)
+FEW_AT_ONCE = ClientOptions(concurrency=12, user_agent="knfleet-agent")
 MOST_REQUESTS = 10
 """With so many requests of a cluster on the hub, no further one is made."""
 RECHECK_SECONDS = 60.0
@@ -40,20 +60,50 @@ DELETED = RequestRefused("the request was deleted before it was answered")
 class CSRDriver:
     """Gets client certificates by CertificateSigningRequests."""
 
+    signer = SIGNER
+
+    async def bootstrap_client(self, bootstrap: Bootstrap, cluster: str) -> Client:
+        """A client of the hub's API server, for the bootstrap identity."""
+        del cluster
+        return Client(bootstrap.connection, FIRST_CALLS)
+
+    def session_client(
+        self, bootstrap: Bootstrap, cluster: str, identity: "CertificateHolder"
+    ) -> Client:
+        """A client of the hub's API server, for the agent."""
+        del cluster
+        return Client(Connection(HUB, bootstrap.address.endpoint, identity), FEW_AT_ONCE)
+
+    def components(self, hub: Client) -> "Sequence[Component]":
+        """Nothing."""
+        del hub
+        return ()
+
+    def work_source(self, hub: Client, server: str, cluster: str) -> "WorkSource":
+        """Works of the cluster's namespace."""
+        return KubeSource(hub, server, cluster)
+
+    def located(
+        self, credentials: HubCredentials, bootstrap: Bootstrap, folder: Path | None
+    ) -> HubCredentials:
+        """Credentials with a kubeconfig for the hub."""
+        del folder
+        moved = is_moved(credentials, bootstrap.address)
+        kubeconfig = hub_kubeconfig(bootstrap.address) if moved else credentials.kubeconfig
+        return replace(credentials, kubeconfig=kubeconfig, config=b"")
+
     def problem(self, credentials: HubCredentials, names: AgentNames, now: datetime) -> str:
         """Why a certificate cannot be used; empty when it can."""
         if not credentials.key or not credentials.certificate:
             return "there is no certificate yet"
+        if bool(credentials.config) != (self.signer == GRPC_SIGNER):
+            return "the certificate was issued for another registration driver"
         certificate = client_certificate.read(credentials.certificate)
         if certificate is None:
             return "the certificate cannot be read"
         if problem := check_key_pair(credentials.certificate, credentials.key):
             return problem
-        if certificate.common_name != names.user:
-            return f"the certificate is for {certificate.common_name}, not for {names.user}"
-        if certificate.ends <= now:
-            return f"the certificate ended {certificate.ends:%Y-%m-%d %H:%M:%S UTC}"
-        return ""
+        return usability(certificate, names, now)
 
     def expires(self, credentials: HubCredentials) -> datetime | None:
         """When a certificate ends."""
@@ -75,7 +125,7 @@ class CSRDriver:
     ) -> IssuedCertificate | RequestRefused:
         """Create a request, and wait until it is signed or refused."""
         key = client_certificate.new_key()
-        name = await retry(lambda: create_request(hub, wanted, key), report)
+        name = await retry(lambda: create_request(hub, wanted, key, self.signer), report)
         if not name:
             labels = f"{CLUSTER_NAME_LABEL}={wanted.names.cluster}"
             return RequestRefused(
@@ -86,6 +136,15 @@ class CSRDriver:
         if isinstance(decision, RequestRefused):
             return RequestRefused(f"request {name} was refused: {decision.why}")
         return IssuedCertificate(key, decision)
+
+
+def usability(certificate: ClientCertificate, names: AgentNames, now: datetime) -> str:
+    """Why a certificate cannot be used for an agent now; empty when it can."""
+    if certificate.common_name != names.user:
+        return f"the certificate is for {certificate.common_name}, not for {names.user}"
+    if certificate.ends <= now:
+        return f"the certificate ended {certificate.ends:%Y-%m-%d %H:%M:%S UTC}"
+    return ""
 
 
 def request_pem(key: bytes, names: AgentNames) -> bytes:
@@ -108,11 +167,13 @@ def attribute(kind: x509.ObjectIdentifier, value: str) -> "x509.NameAttribute[st
         return x509.NameAttribute(kind, value, _validate=False)
 
 
-def request_manifest(pem: bytes, names: AgentNames, lifetime_seconds: int = 0) -> Object:
+def request_manifest(
+    pem: bytes, names: AgentNames, lifetime_seconds: int = 0, signer: str = SIGNER
+) -> Object:
     """The CertificateSigningRequest of an agent."""
     spec: Object = {
         "request": base64.b64encode(pem).decode(),
-        "signerName": SIGNER,
+        "signerName": signer,
         "usages": [*USAGES],
     }
     if lifetime_seconds:
@@ -141,14 +202,15 @@ def decision_on(request: Object) -> bytes | RequestRefused | None:
     return None
 
 
-async def create_request(hub: Client, wanted: RegistrationRequest, key: bytes) -> str:
+async def create_request(hub: Client, wanted: RegistrationRequest, key: bytes, signer: str) -> str:
     """Ask for a certificate; the request's name, or nothing when there are too many already."""
     names = wanted.names
-    labels = f"{CLUSTER_NAME_LABEL}={names.cluster}"
+    labels = f"{CLUSTER_NAME_LABEL}={names.cluster},!{ADDON_LABEL}"
     existing = await hub.list(CSRS, labels=labels, metadata_only=True)
     if len(existing.items) >= MOST_REQUESTS:
         return ""
-    manifest = request_manifest(request_pem(key, names), names, wanted.lifetime_seconds)
+    pem = request_pem(key, names)
+    manifest = request_manifest(pem, names, wanted.lifetime_seconds, signer)
     name: str = (await hub.create(CSRS, manifest))["metadata"]["name"]
     fingerprint = client_certificate.key_fingerprint(key)
     log.info("asked for a certificate", request=name, user=names.user, key=fingerprint)

@@ -170,6 +170,9 @@ class ObjectRemover:
                 self.objects.gone(candidate.resource, candidate.key)
                 return None
             record = self.objects.saw(candidate.resource, left)
+            if self.objects.get(candidate.resource, candidate.key) is None:
+                # The watch showed its end before the answer to the deletion came.
+                return None
         held = ", ".join(record.finalizers)
         problem = f"held by the finalizers {held}" if held else "being deleted"
         return Leftover(candidate.applied(record.state.uid), problem)

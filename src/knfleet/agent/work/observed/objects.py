@@ -6,7 +6,7 @@ beyond a number of them read now and then.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -33,6 +33,8 @@ SYNC_SECONDS = 15.0
 """How long to wait for what exists of a kind."""
 LINGER_SECONDS = 300.0
 """How long a kind is watched on after its last object."""
+MOST_REMOVED = 10_000
+"""Objects that are gone and still remembered."""
 RECENT_SECONDS = 10.0
 """For so long an older event is taken to be older than our own write."""
 
@@ -107,6 +109,11 @@ class SpokeObjects:
         self.kinds: dict[str, Watched] = {}
         self.named: dict[str, Watched] = {}
         self.polled: set[str] = set()
+        self.removed: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """UID and last version of objects that are gone, by path: answers may come later.
+
+        The end of an object has a version of its own, the loss of its label that of the object.
+        """
         self.written: dict[str, float] = {}
         self.handlers: list[Callable[[set[str]], None]] = []
         self.group: asyncio.TaskGroup | None = None
@@ -263,11 +270,14 @@ class SpokeObjects:
         return [self.targets[path] for path in sorted(self.owned.get(uid, ()))]
 
     def saw(self, resource: Resource, manifest: Object) -> Record:
-        """Remember an object that the cluster answered with."""
+        """Remember an object that the cluster answered with, unless it is gone by now."""
         key = Key.of(manifest)
         path = resource.path(key.namespace, key.name)
         record = self.record(resource, path, manifest)
         known = self.records.get(path)
+        uid, last = self.removed.get(path, ("", ""))
+        if uid == record.state.uid and is_newer(last, record.version):
+            return record
         if known is not None and is_newer(known.version, record.version):
             return known
         self.targets.setdefault(path, (resource, key))
@@ -346,10 +356,19 @@ class SpokeObjects:
         if new is None and known is not None and path in self.named and not self.is_named(change):
             # It lost our label, and is watched by name.
             return
+        if new is None and shown is not None:
+            self.note_removed(path, shown[RECORD])
         self.targets.setdefault(path, (resource, change.key))
         self.put(path, new)
         if known is None or new is None or differs(known, new):
             self.tell(set(self.expectations.get(path, {})))
+
+    def note_removed(self, path: str, last: Record) -> None:
+        """Remember that a watch showed the end of an object, or the loss of its label."""
+        self.removed[path] = (last.state.uid, last.version)
+        self.removed.move_to_end(path)
+        if len(self.removed) > MOST_REMOVED:
+            self.removed.popitem(last=False)
 
     def is_recent(self, path: str) -> bool:
         """Whether we wrote an object a moment ago."""

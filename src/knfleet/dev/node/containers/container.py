@@ -210,7 +210,6 @@ class Container:
                 group.create_task(self.watch_liveness(probe, process, launch))
 
     async def asked(self, probe: Probe, launch: ProcessSpec) -> bool:
-        """What the container answers to a probe now."""
         return await self.around.prober.probe(probe, launch.environment, launch.folder)
 
     async def await_startup(

@@ -118,7 +118,7 @@ class Prober:
 
 
 async def connect(host: str, port: int) -> bool:
-    """Whether somebody accepts connections."""
+    """Whether a process accepts connections."""
     _, writer = await asyncio.open_connection(host, port)
     writer.close()
     return True

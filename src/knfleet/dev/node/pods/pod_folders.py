@@ -34,12 +34,11 @@ class PodFolder:
         return self.path / "tmp"
 
     def create(self) -> None:
-        """Make the folder, for nobody else to read."""
+        """Make the folder, readable by the owner only."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.tmp.mkdir(exist_ok=True)
 
     def remove(self) -> None:
-        """Remove the folder and all in it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def log(self, container: str, *, previous: bool = False) -> Path:
@@ -47,11 +46,9 @@ class PodFolder:
         return self.path / (f"{container}.previous.log" if previous else f"{container}.log")
 
     def pid_file(self, container: str) -> Path:
-        """Which process the container is."""
         return self.path / f"{container}.pid"
 
     def volume(self, name: str) -> Path:
-        """The folder of a volume."""
         return self.path / "volumes" / name
 
     def root(self, container: str) -> Path:

@@ -20,27 +20,24 @@ def annotations_of(manifest: Object | None) -> Mapping[str, str]:
 
 
 def labels_of(manifest: Object) -> Mapping[str, str]:
-    """The labels."""
     return manifest["metadata"].get("labels") or {}
 
 
 def status_of(pod: Object) -> Object:
-    """The status, empty when nobody wrote one."""
+    """The status, empty when there is none."""
     return pod.get("status") or {}
 
 
 def phase_of(pod: Object) -> str:
-    """The pod's phase."""
     return status_of(pod).get("phase", "Pending")
 
 
 def is_terminating(manifest: Object) -> bool:
-    """Whether somebody asked for the object's deletion."""
+    """Whether the object is being deleted."""
     return "deletionTimestamp" in manifest["metadata"]
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's Ready condition is true."""
     return condition_is_true(status_of(pod), "Ready")
 
 
@@ -68,7 +65,6 @@ def restart_policy(pod: Object) -> str:
 
 
 def containers_of(pod: Object) -> list[Object]:
-    """The main containers."""
     return pod["spec"].get("containers") or []
 
 

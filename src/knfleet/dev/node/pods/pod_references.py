@@ -58,7 +58,7 @@ def decoded(table: Mapping[str, str] | None) -> dict[str, bytes]:
 
 
 class References:
-    """One store for each namespace that somebody uses."""
+    """One store for each namespace in use."""
 
     def __init__(
         self, client: Client, group: asyncio.TaskGroup, changed: Callable[[str], None]

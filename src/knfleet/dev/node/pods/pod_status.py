@@ -39,7 +39,6 @@ class ContainerReport(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of a container that ended for good."""
         return self.state["terminated"]["exitCode"] if "terminated" in self.state else None
 
     def manifest(self) -> Object:
@@ -174,7 +173,6 @@ def conditions(pod: Object, report: PodReport, phase: str) -> dict[str, PodCondi
 
 
 def initialized_verdict(pod: Object, report: PodReport, phase: str) -> PodCondition:
-    """The Initialized condition."""
     if phase == "Succeeded":
         return PodCondition(is_true=True, reason="PodCompleted")
     if initialized(pod, report):

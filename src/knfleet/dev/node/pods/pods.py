@@ -1,4 +1,4 @@
-"""All pods of the cluster: bound to the node, made to look alive or really run, and let go.
+"""All pods of the cluster: bound to the node, made to look alive or really run, and removed.
 
 Level-triggered: whenever anything about a pod may have changed, `look` compares what its status
 should be with what it is, and writes the difference, if any, in one patch.
@@ -76,7 +76,6 @@ def trimmed(pod: Object, names: tuple[str, ...]) -> Object:
 
 
 def namespace_of(pod: Object) -> Iterable[str]:
-    """Index by namespace."""
     return [pod["metadata"]["namespace"]]
 
 
@@ -131,7 +130,6 @@ class Pods:
         node.informer.on_change(self.node_changed)
 
     def in_namespace(self, namespace: str) -> list[Object]:
-        """The pods of a namespace."""
         return self.informer.by_index("namespace", namespace)
 
     def is_real(self, pod: Object) -> bool:
@@ -167,7 +165,6 @@ class Pods:
                 await asyncio.wait(late, timeout=1)
 
     def changed(self, change: StoreChange) -> None:
-        """A pod changed."""
         if change.old is not None and (
             change.new is None or uid_of(change.old) != uid_of(change.new)
         ):
@@ -333,7 +330,7 @@ class Pods:
             real.stop(pod["metadata"].get("deletionGracePeriodSeconds", 30))
             return None
         if pod["metadata"].get("finalizers") and phase_of(pod) not in TERMINAL:
-            # Whoever holds the finalizer, such as the Job controller, wants to know how it ended.
+            # The holder of the finalizer, such as the Job controller, wants to know how it ended.
             await self.write(key, pod, self.last_report(pod, real))
         left = 0.0 if real is not None else left_to_server(pod, self.now())
         if left == 0.0:

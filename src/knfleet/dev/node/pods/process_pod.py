@@ -105,7 +105,6 @@ class ProcessPod:
             container.resume(container_status(pod, container.name))
 
     def report(self) -> PodReport:
-        """What all containers do now."""
         return PodReport(
             [each.report() for each in self.containers],
             [each.report() for each in self.init_containers],
@@ -179,7 +178,6 @@ class ProcessPod:
         return True
 
     async def run_sidecar(self, container: Container) -> None:
-        """Run a container that ends with the others."""
         await container.run()
 
     async def launch(self, container: Object) -> ProcessSpec:

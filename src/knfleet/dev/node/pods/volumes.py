@@ -100,7 +100,7 @@ def config_map_files(source: Object, sources: VolumeSources, mode: int) -> Files
 
 
 def secret_files(source: Object, sources: VolumeSources, mode: int) -> Files:
-    """The files of a Secret; nobody else on the machine can read them."""
+    """The files of a Secret; no other user of the machine can read them."""
     name = source.get("secretName") or source["name"]
     files = chosen(source, sources.store.secret(name), mode, f'secret "{name}"')
     return {path: VolumeFile(file.content, file.mode & SECRET_MODE) for path, file in files.items()}

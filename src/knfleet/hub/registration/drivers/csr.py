@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from knfleet.api.certificate_requests import CERTIFICATES_GROUP, CSRS, SIGNER
+from knfleet.api.addon.names import ADDON_LABEL
+from knfleet.api.certificate_requests import CERTIFICATES_GROUP, CSRS, GRPC_SIGNER, SIGNER
 from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
     ALLOW_REREGISTRATION,
@@ -16,17 +17,20 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.core import LEASES
 from knfleet.api.knative.conditions import timestamp
-from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.rbac_rules import READ, rule
+from knfleet.api.reviews import SUBJECT_REVIEWS as REVIEWS
 from knfleet.api.texts import bounded
 from knfleet.hub.context import HubContext, patch_cluster
 from knfleet.hub.hub_controller import HubController, Watch
+from knfleet.hub.informers import labels_of
 from knfleet.hub.registration.drivers import csr_rules
 from knfleet.hub.registration.drivers.csr_rules import (
     ApprovalDecision,
     RequestProblem,
     decide,
     examine,
+    requester,
 )
 from knfleet.hub.registration.drivers.driver import HubRegistrationDriver
 from knfleet.hub.registration.lease import is_alive
@@ -36,17 +40,10 @@ from knfleet.kube.errors import Conflict, NotFound
 from knfleet.runtime.controller import Result
 from knfleet.runtime.logs import log
 
-REVIEWS = Resource(
-    "authorization.k8s.io",
-    "v1",
-    "SubjectAccessReview",
-    "subjectaccessreviews",
-    namespaced=False,
-)
 RULES = (
     rule(CERTIFICATES_GROUP, [CSRS.plural], ["create", *READ]),
     rule(CERTIFICATES_GROUP, [f"{CSRS.plural}/approval"], ["update", "patch"]),
-    rule(CERTIFICATES_GROUP, ["signers"], ["approve"], [SIGNER]),
+    rule(CERTIFICATES_GROUP, ["signers"], ["approve"], [SIGNER, GRPC_SIGNER]),
     rule(REVIEWS.group, [REVIEWS.plural], ["create"]),
 )
 AGAIN_SECONDS = 60.0
@@ -69,7 +66,7 @@ async def approve(client: Client, manifest: Object, *, reason: str, message: str
 async def conclude(client: Client, manifest: Object, outcome: ApprovalCondition) -> None:
     """Approve or deny a certificate request in the state that we know it in."""
     status: Object = manifest.get("status") or {}
-    said = {
+    condition = {
         "type": outcome.type,
         "status": "True",
         "reason": outcome.reason,
@@ -77,7 +74,7 @@ async def conclude(client: Client, manifest: Object, outcome: ApprovalCondition)
     }
     patch: Object = {
         "metadata": {"resourceVersion": manifest["metadata"]["resourceVersion"]},
-        "status": {"conditions": [*(status.get("conditions") or []), said]},
+        "status": {"conditions": [*(status.get("conditions") or []), condition]},
     }
     key = Key("", manifest["metadata"]["name"])
     await client.patch(CSRS, key, patch, subresource="approval")
@@ -119,8 +116,10 @@ class CSRApprovalController:
         ]
 
     def by_request(self, change: StoreChange) -> Iterable[Request]:
-        """A request changed."""
-        yield Request(HUB, change.key)
+        """A request changed; those of add-ons' agents are decided on elsewhere."""
+        manifest = change.new or change.old
+        if manifest is None or not labels_of(manifest).get(ADDON_LABEL):
+            yield Request(HUB, change.key)
 
     def by_cluster(self, change: StoreChange) -> Iterable[Request]:
         """A cluster changed: what it may have may have changed as well."""
@@ -128,7 +127,6 @@ class CSRApprovalController:
             yield Request(HUB, Key.of(manifest))
 
     def by_manager(self, change: StoreChange) -> Iterable[Request]:
-        """The settings changed."""
         for manifest in self.context.informers.requests.items():
             yield Request(HUB, Key.of(manifest))
 
@@ -165,11 +163,17 @@ class CSRApprovalController:
             cluster,
             alive=cluster is not None and not examined.renews and await self.alive(cluster),
             may_renew=examined.renews and await self.may_renew(manifest),
-            auto_approved=self.context.configuration.auto_approved,
+            auto_approved=self.auto_approved(manifest),
         )
 
+    def auto_approved(self, manifest: Object) -> frozenset[str]:
+        """The users whose first requests need no person, by the way in which they ask."""
+        configuration = self.context.configuration
+        is_grpc = manifest["spec"]["signerName"] == GRPC_SIGNER
+        return configuration.grpc_auto_approved if is_grpc else configuration.auto_approved
+
     async def alive(self, cluster: ManagedCluster) -> bool:
-        """Whether a cluster was heard of lately, by the Lease that the server has now.
+        """Whether a cluster renewed its Lease lately, by the Lease that the server has now.
 
         What is remembered is not enough: a hub that has just started remembers nothing.
         """
@@ -185,14 +189,16 @@ class CSRApprovalController:
     async def may_renew(self, manifest: Object) -> bool:
         """Whether RBAC lets the one who asks renew its certificate."""
         asked: Object = manifest["spec"]
+        user, groups = requester(manifest)
+        is_direct = user == asked["username"]
         review: Object = {
             "apiVersion": REVIEWS.api_version,
             "kind": REVIEWS.kind,
             "spec": {
-                "user": asked["username"],
-                "groups": asked.get("groups") or [],
-                "uid": asked.get("uid", ""),
-                "extra": asked.get("extra") or {},
+                "user": user,
+                "groups": list(groups),
+                "uid": asked.get("uid", "") if is_direct else "",
+                "extra": (asked.get("extra") or {}) if is_direct else {},
                 "resourceAttributes": {
                     "group": REGISTER_GROUP,
                     "resource": "managedclusters",

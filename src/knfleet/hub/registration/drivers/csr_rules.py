@@ -14,7 +14,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
-from knfleet.api.certificate_requests import SIGNER
+from knfleet.api.certificate_requests import CSR_USER, GRPC_SIGNER, SIGNER
 from knfleet.api.certificate_requests import USAGES as AGENT_USAGES
 from knfleet.api.cluster.managedcluster import (
     AGENT_NAME,
@@ -28,12 +28,14 @@ from knfleet.api.cluster.managedcluster import (
     cluster_groups,
 )
 from knfleet.api.meta import Object
+from knfleet.api.operator import GRPC_SERVER_USER
 
 BLOCK = re.compile(
     rb"\A\s*-----BEGIN CERTIFICATE REQUEST-----[^-]+-----END CERTIFICATE REQUEST-----\s*\Z"
 )
 SUBJECT = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
 USAGES = frozenset(AGENT_USAGES)
+SIGNERS = (SIGNER, GRPC_SIGNER)
 
 RENEWED = "AutoApprovedByHubCSRApprovingController"
 NAME_TAKEN = "ClusterNameTaken"
@@ -52,7 +54,6 @@ class AgentCertificateRequest(Struct, frozen=True):
 
     @property
     def common_name(self) -> str:
-        """The user that the certificate is for."""
         return f"{GROUP_PREFIX}{self.cluster}:{self.agent}"
 
     @property
@@ -91,8 +92,8 @@ def examine(manifest: Object) -> AgentCertificateRequest | RequestProblem:
     cluster = labels.get(CLUSTER_NAME_LABEL, "")
     if cluster in ("", ALL_AGENTS):
         return RequestProblem(f"it has no label {CLUSTER_NAME_LABEL} with the name of a cluster")
-    if spec.get("signerName") != SIGNER:
-        return RequestProblem(f"its signer is not {SIGNER}")
+    if spec.get("signerName") not in SIGNERS:
+        return RequestProblem(f"its signer is neither {SIGNER} nor {GRPC_SIGNER}")
     usages: set[str] = set(spec.get("usages") or [])
     if "client auth" not in usages or not usages <= USAGES:
         return RequestProblem(f"its usages are not those of an agent: {', '.join(sorted(usages))}")
@@ -104,8 +105,26 @@ def examine(manifest: Object) -> AgentCertificateRequest | RequestProblem:
     agent = agent_of(request, cluster)
     if isinstance(agent, RequestProblem):
         return agent
-    groups: list[str] = spec.get("groups") or []
-    return AgentCertificateRequest(cluster, agent, spec.get("username", ""), tuple(groups))
+    user, groups = requester(manifest)
+    return AgentCertificateRequest(cluster, agent, user, groups)
+
+
+def requester(manifest: Object) -> tuple[str, tuple[str, ...]]:
+    """Who asks for a certificate, and its groups.
+
+    The gRPC server asks for others, whom it has authenticated; of anybody else the annotation is
+    not believed. Groups are not told by it: an agent is in those of its cluster.
+    """
+    spec: Object = manifest.get("spec") or {}
+    meta: Object = manifest["metadata"]
+    user: str = spec.get("username", "")
+    if user != GRPC_SERVER_USER:
+        return user, tuple(spec.get("groups") or ())
+    annotations: dict[str, str] = meta.get("annotations") or {}
+    labels: dict[str, str] = meta.get("labels") or {}
+    asking = annotations.get(CSR_USER, "")
+    groups = (cluster_groups(labels.get(CLUSTER_NAME_LABEL, ""))[0], MANAGED_CLUSTERS)
+    return asking, groups if asking.startswith(GROUP_PREFIX) else ()
 
 
 def parsed(text: str) -> x509.CertificateSigningRequest | None:
@@ -133,7 +152,7 @@ def agent_of(request: x509.CertificateSigningRequest, cluster: str) -> str | Req
     except (ValueError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
         return RequestProblem(f"its subject or extensions cannot be read: {error}")
     if extensions:
-        return RequestProblem("it asks for extensions, such as other names; an agent has none")
+        return RequestProblem("it requests extensions, such as other names; an agent has none")
     return agent_in(attributes, cluster)
 
 
@@ -150,7 +169,7 @@ def agent_in(
     if missing := wanted - organisations:
         return RequestProblem(f"its organisations lack {' and '.join(sorted(missing))}")
     if organisations != wanted:
-        return RequestProblem(f"it asks for organisations beside {' and '.join(sorted(wanted))}")
+        return RequestProblem(f"it requests organisations beside {' and '.join(sorted(wanted))}")
     prefix, _, rest = names[0].partition(GROUP_PREFIX)
     parts = rest.split(":")
     if prefix or len(parts) != 2 or not all(parts):
@@ -172,8 +191,8 @@ def decide(
 ) -> ApprovalDecision:
     """What to do about a request.
 
-    `alive` says whether an agent of the cluster was heard of lately, `may_renew` whether RBAC lets
-    the one who asks renew certificates.
+    `alive` says whether an agent of the cluster renewed its Lease lately, `may_renew` whether RBAC
+    lets the one who asks renew certificates.
     """
     if cluster is None or cluster.metadata.deleting:
         return ApprovalDecision(
@@ -184,7 +203,7 @@ def decide(
         return decide_renewal(request, cluster, recorded=recorded, may_renew=may_renew)
     if request.foreign:
         return ApprovalDecision(
-            "wait", message=f"{request.user} asks for another agent's certificate"
+            "wait", message=f"{request.user} requests another agent's certificate"
         )
     if alive and cluster.metadata.annotations.get(ALLOW_REREGISTRATION) != "true":
         return decide_taken(request, recorded)
@@ -198,9 +217,7 @@ def decide_renewal(
     if not may_renew or not cluster.spec.hub_accepts_client:
         return ApprovalDecision("wait", message=f"{request.user} may not renew: it is not accepted")
     if recorded and recorded != request.agent:
-        return ApprovalDecision(
-            "wait", message=f"agent {recorded} has taken the place of {request.agent}"
-        )
+        return ApprovalDecision("wait", message=f"agent {recorded} has replaced {request.agent}")
     return ApprovalDecision("approve", RENEWED, "the agent renews its own certificate")
 
 

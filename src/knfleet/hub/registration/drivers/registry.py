@@ -1,5 +1,5 @@
 """The registration drivers of this hub; another one is a module beside these, and a line here."""
 
-from knfleet.hub.registration.drivers import csr
+from knfleet.hub.registration.drivers import csr, grpc_signing
 
-DRIVERS = (csr.DRIVER,)
+DRIVERS = (csr.DRIVER, grpc_signing.DRIVER)

@@ -1,0 +1,1 @@
+"""Credentials of add-ons' agents on this cluster, and their health by Lease."""

@@ -1,0 +1,1 @@
+"""`fleet.knfleet.dev`: Knative on many clusters as one object."""

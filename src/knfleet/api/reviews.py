@@ -1,0 +1,14 @@
+"""Questions to an API server about who somebody is, and what they may do."""
+
+from knfleet.api.meta import Resource
+
+TOKEN_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False
+)
+SUBJECT_REVIEWS = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    namespaced=False,
+)

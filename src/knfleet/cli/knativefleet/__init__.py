@@ -1,0 +1,1 @@
+"""`knfleet fleet`: rollouts of KnativeFleets."""

@@ -1,0 +1,1 @@
+"""Commands for clusters that are reached through the hub."""

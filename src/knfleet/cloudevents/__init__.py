@@ -1,0 +1,1 @@
+"""CloudEvents over gRPC as agents and hubs of Open Cluster Management exchange them: the format."""

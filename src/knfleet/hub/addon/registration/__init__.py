@@ -1,0 +1,1 @@
+"""Registration of the agents of add-ons: certificates, tokens, and rights on the hub."""

@@ -1,0 +1,1 @@
+"""Calls of agents: who makes them, what they may, and what they write."""

@@ -1,0 +1,369 @@
+"""The gRPC service: every call is authenticated, authorised as its caller, and limited.
+
+    Publish    who → which event → may the caller do that on the API server → is the object its own
+    Subscribe  who → which objects → may the caller list and watch them → what changes
+
+Requests stay bytes until it is known who sent them.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import msgspec
+from msgspec import Struct
+
+from knfleet.api.cluster.managedcluster import CLUSTERS
+from knfleet.api.meta import Object
+from knfleet.cloudevents.cloud_event import (
+    MESSAGE_BYTES,
+    SUBSCRIPTION_ID,
+    CloudEvent,
+    EventError,
+    event_bytes,
+    read_publish,
+    read_subscription,
+)
+from knfleet.cloudevents.event_types import (
+    BUNDLES,
+    CLUSTER_NAME,
+    EXTENDED_HEADER,
+    RESYNC,
+    RESYNC_ID,
+    EventType,
+    data_type,
+    read_data_type,
+    read_event_type,
+)
+from knfleet.cloudevents.object_events import read_object
+from knfleet.cloudevents.protobuf_messages import PUBLISH, SUBSCRIBE, Empty
+from knfleet.cloudevents.resync import read_versions
+from knfleet.hub.grpc.broker import BEAT, Broker, EventSubscription, ResyncRequest
+from knfleet.hub.grpc.calls.access_check import AccessCheck
+from knfleet.hub.grpc.calls.access_rules import publication_access, subscription_access
+from knfleet.hub.grpc.calls.caller import Caller
+from knfleet.hub.grpc.calls.publications import Publications, off_loop_if_large
+from knfleet.hub.grpc.object_sources import ObjectSource
+from knfleet.hub.grpc.tls_relay import TlsRelay
+from knfleet.kube.cache.informer import StoreChange
+from knfleet.kube.errors import ApiError, KubeError
+from knfleet.runtime.logs import log
+
+SEND_SECONDS = 30.0
+"""A client that does not take an event for so long is cut off."""
+RECHECK_SECONDS = 600.0
+"""How often the rights of a subscriber are looked at when nothing changes."""
+HEARTBEAT_BYTES = event_bytes(BEAT)
+OBJECT_BYTES = 256 * 1024
+"""Of an object that is not the status of a work."""
+Code: Any = grpc.StatusCode
+
+
+class ServiceLimits(Struct, frozen=True):
+    """What callers may take of the server."""
+
+    streams_per_caller: int = 64
+    streams: int = 20_000
+    publications_at_once: int = 64
+    calls_per_second: float = 100.0
+    """Of one caller, after a burst."""
+    burst: int = 500
+
+
+class CallRefused(Exception):
+    """A call that is not answered."""
+
+    def __init__(self, code: Any, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class EventService:
+    """Answers Publish and Subscribe."""
+
+    def __init__(
+        self,
+        relay: TlsRelay,
+        check: AccessCheck,
+        broker: Broker,
+        publications: Publications,
+        limits: ServiceLimits | None = None,
+    ) -> None:
+        self.relay = relay
+        self.check = check
+        self.broker = broker
+        self.publications = publications
+        self.limits = limits or ServiceLimits()
+        self.slots = asyncio.Semaphore(self.limits.publications_at_once)
+        self.rates: dict[str, CallRate] = {}
+        clusters = broker.sources[data_type(CLUSTERS)].informer
+        clusters.on_change(self.cluster_changed)
+
+    # Calls of gRPC
+
+    def handlers(self) -> Any:
+        """What a gRPC server answers with."""
+        return Handlers(self)
+
+    async def publish(self, request: bytes, context: Any) -> bytes:
+        """Write what a client publishes."""
+        try:
+            caller = await self.authenticate(context)
+            self.limit_rate(caller)
+            async with self.slots:
+                await self.handle(caller, request)
+        except CallRefused as error:
+            await refuse(context, error)
+        except EventError as error:
+            await context.abort(Code.INVALID_ARGUMENT, str(error))
+        except ApiError as error:
+            await context.abort(Code.FAILED_PRECONDITION, status_text(error))
+        except KubeError as error:
+            log.warning("the hub's API server does not answer", error=str(error))
+            await context.abort(Code.UNAVAILABLE, "the hub's API server does not answer")
+        return Empty().SerializeToString()
+
+    async def subscribe(self, request: bytes, context: Any) -> None:
+        """Send what changes, until the client goes."""
+        try:
+            caller = await self.authenticate(context)
+            self.limit_rate(caller)
+            made = await self.subscription(caller, request, context)
+        except CallRefused as error:
+            await refuse(context, error)
+            return
+        except EventError as error:
+            await context.abort(Code.INVALID_ARGUMENT, str(error))
+            return
+        except KubeError as error:
+            log.warning("the hub's API server does not answer", error=str(error))
+            await context.abort(Code.UNAVAILABLE, "the hub's API server does not answer")
+            return
+        self.broker.add(made)
+        try:
+            header = (SUBSCRIPTION_ID, str(uuid.uuid4()))
+            await context.send_initial_metadata((header, (EXTENDED_HEADER, "true")))
+            async with aclosing(made.events()) as events:
+                await self.send(events, made, context)
+        finally:
+            self.broker.remove(made)
+        await context.abort(Code.PERMISSION_DENIED, made.ended)
+
+    # What they do
+
+    async def send(
+        self, events: AsyncGenerator[CloudEvent, None], made: EventSubscription, context: Any
+    ) -> None:
+        """Send events, each within its time, and look at the client's rights now and then."""
+        clock = asyncio.get_running_loop().time
+        recheck_at = clock() + RECHECK_SECONDS
+        async for event in events:
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await context.write(HEARTBEAT_BYTES if event is BEAT else event_bytes(event))
+            except TimeoutError:
+                log.warning("client too slow", user=made.caller.user, cluster=made.cluster)
+                made.end("events were not taken in time")
+            if clock() >= recheck_at:
+                recheck_at = clock() + RECHECK_SECONDS
+                await self.recheck(made)
+
+    async def authenticate(self, context: Any) -> Caller:
+        """Who calls: by token, else by certificate."""
+        peer = self.relay.peer(context.peer())
+        if peer is None:
+            raise CallRefused(Code.UNAUTHENTICATED, "the connection did not come by TLS")
+        metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
+        scheme, _, token = str(metadata.get("authorization", "")).partition(" ")
+        if token and scheme.lower() == "bearer":
+            try:
+                caller = await self.check.caller(token)
+            except KubeError as error:
+                raise CallRefused(Code.UNAVAILABLE, "tokens cannot be reviewed now") from error
+        else:
+            caller = peer.caller
+        if caller is None or not caller.user:
+            raise CallRefused(
+                Code.UNAUTHENTICATED, "neither a valid token nor a client certificate"
+            )
+        peer.authenticated.set()
+        return caller
+
+    def limit_rate(self, caller: Caller) -> None:
+        """Refuse a caller that calls too often."""
+        now = asyncio.get_running_loop().time()
+        rate = self.rates.setdefault(caller.user, CallRate(self.limits.burst, now))
+        if not rate.take(now, self.limits):
+            raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many calls; wait and try again")
+        if len(self.rates) > 2 * self.limits.streams:
+            self.rates = {
+                user: rate
+                for user, rate in self.rates.items()
+                if not rate.is_full(now, self.limits)
+            }
+
+    async def handle(self, caller: Caller, request: bytes) -> None:
+        """Authorise an event, and do what it says."""
+        event = await off_loop_if_large(read_publish, request)
+        kind = read_event_type(event.type)
+        cluster = event.text(CLUSTER_NAME)
+        if not cluster:
+            raise EventError(f"extension {CLUSTER_NAME} is missing")
+        if problem := caller.problem(cluster):
+            raise CallRefused(Code.PERMISSION_DENIED, problem)
+        if kind.action == RESYNC:
+            await self.resync(caller, kind, cluster, event)
+            return
+        if kind.data_type != BUNDLES and len(event.data) > OBJECT_BYTES:
+            raise EventError(f"the object in the event is larger than {OBJECT_BYTES} bytes")
+        handler = self.publications.handler(kind)
+        name = "" if kind.data_type == BUNDLES else object_name(event)
+        needed = publication_access(kind, cluster, name)
+        if not await self.check.may(caller, needed):
+            raise CallRefused(Code.PERMISSION_DENIED, f"{caller.user} may not {needed}")
+        await handler(event, cluster, caller)
+
+    async def resync(
+        self, caller: Caller, kind: EventType, cluster: str, event: CloudEvent
+    ) -> None:
+        """Send a client what it lacks."""
+        source = self.source(str(kind.data_type))
+        needed = publication_access(kind, cluster, "")
+        if not await self.check.may(caller, needed):
+            raise CallRefused(Code.PERMISSION_DENIED, f"{caller.user} may not {needed}")
+        known = await off_loop_if_large(read_versions, event.data)
+        request = ResyncRequest(known, event.text(RESYNC_ID))
+        if not self.broker.resync(caller, source, cluster, request):
+            raise CallRefused(Code.FAILED_PRECONDITION, "there is no subscription to answer to")
+
+    async def subscription(self, caller: Caller, request: bytes, context: Any) -> EventSubscription:
+        """A subscription that a caller may have."""
+        wanted = read_subscription(request)
+        if problem := caller.problem(wanted.cluster):
+            raise CallRefused(Code.PERMISSION_DENIED, problem)
+        source = self.source(wanted.data_type)
+        mine = sum(each.caller == caller for each in self.broker.of(wanted.cluster))
+        if self.broker.count >= self.limits.streams or mine >= self.limits.streams_per_caller:
+            raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many subscriptions")
+        metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
+        made = EventSubscription(caller, wanted.cluster, source, full=EXTENDED_HEADER in metadata)
+        if problem := await self.denial(made):
+            raise CallRefused(Code.PERMISSION_DENIED, problem)
+        return made
+
+    def source(self, name: str) -> ObjectSource:
+        """The objects of a data type; raises `EventError` when they cannot be followed."""
+        found = self.broker.sources.get(read_data_type(name))
+        if found is None:
+            raise EventError(f"objects of data type {name} cannot be followed")
+        return found
+
+    async def denial(self, made: EventSubscription) -> str:
+        """Why a caller may not follow some objects; empty when it may."""
+        for needed in subscription_access(made.source.data_type, made.cluster):
+            if not await self.check.may(made.caller, needed):
+                return f"{made.caller.user} may not {needed}"
+        return ""
+
+    async def recheck(self, made: EventSubscription) -> None:
+        """End a subscription whose caller has lost its rights."""
+        try:
+            problem = await self.denial(made)
+        except KubeError as error:
+            log.warning("rights of a subscriber not checked", error=str(error))
+            return
+        if problem:
+            made.end(problem)
+
+    def cluster_changed(self, change: StoreChange) -> None:
+        """Look at the rights of a cluster's subscribers when it is denied or deleted."""
+        accepted = [
+            bool((each or {}).get("spec", {}).get("hubAcceptsClient"))
+            for each in (change.old, change.new)
+        ]
+        if accepted[0] and not accepted[1]:
+            self.check.forget(change.key.name)
+            for each in self.broker.of(change.key.name):
+                if each.caller.is_agent:
+                    each.end("the cluster is not accepted any more")
+
+
+class Handlers(grpc.GenericRpcHandler):  # pyright: ignore[reportUntypedBaseClass]
+    """Finds the function for a call; messages stay bytes."""
+
+    def __init__(self, service: EventService) -> None:
+        self.calls: dict[str, Any] = {
+            PUBLISH: grpc.unary_unary_rpc_method_handler(service.publish),
+            SUBSCRIBE: grpc.unary_stream_rpc_method_handler(service.subscribe),
+        }
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The function for a call; None when there is none."""
+        return self.calls.get(handler_call_details.method)
+
+
+class CallRate:
+    """How often a caller has called lately."""
+
+    def __init__(self, burst: int, now: float) -> None:
+        self.left = float(burst)
+        self.seen = now
+
+    def refill(self, now: float, limits: ServiceLimits) -> None:
+        """Count the time since the last call."""
+        gained = (now - self.seen) * limits.calls_per_second
+        self.left, self.seen = min(float(limits.burst), self.left + gained), now
+
+    def take(self, now: float, limits: ServiceLimits) -> bool:
+        """Whether another call may be made now."""
+        self.refill(now, limits)
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+    def is_full(self, now: float, limits: ServiceLimits) -> bool:
+        """Whether nothing is to be remembered of a caller."""
+        self.refill(now, limits)
+        return self.left >= limits.burst
+
+
+def object_name(event: CloudEvent) -> str:
+    """The name of the object in an event."""
+    return str(read_object(event)["metadata"].get("name", ""))
+
+
+async def refuse(context: Any, error: CallRefused) -> None:
+    """Answer a call with why it is refused."""
+    await context.abort(error.code, error.message)
+
+
+def status_text(error: ApiError) -> str:
+    """An error of the API server as agents of Open Cluster Management read it."""
+    status: Object = {
+        "metadata": {},
+        "status": "Failure",
+        "message": error.message,
+        "reason": error.reason or type(error).__name__,
+        "code": error.code,
+    }
+    return msgspec.json.encode({"ErrStatus": status}).decode()
+
+
+def server_options() -> list[tuple[str, int]]:
+    """Limits that the gRPC library enforces."""
+    return [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.max_send_message_length", 2 * MESSAGE_BYTES),
+        ("grpc.max_concurrent_streams", 128),
+        ("grpc.max_metadata_size", 32 * 1024),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.max_ping_strikes", 5),
+        ("grpc.so_reuseport", 0),
+    ]

@@ -1,0 +1,1 @@
+"""KnativeFleets: a KnativeServing and KnativeEventing for each cluster, changed in waves."""

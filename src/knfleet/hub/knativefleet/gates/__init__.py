@@ -1,0 +1,1 @@
+"""Gates of fleets: what must be so before a wave is complete."""

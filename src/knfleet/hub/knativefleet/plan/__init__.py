@@ -1,0 +1,1 @@
+"""What to do for a fleet now: pure functions of clusters, children and time."""

@@ -1,0 +1,1 @@
+"""Decisions as objects: their layout, the order of writes, and the writes themselves."""

@@ -1,0 +1,1 @@
+"""Which clusters a Placement selects, as a function of what is known. Pure."""

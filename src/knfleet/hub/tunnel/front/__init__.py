@@ -1,0 +1,1 @@
+"""The port of consumers: `tunnel_front.py` serves it, `front_authorizer.py` decides who may."""

@@ -1,0 +1,1 @@
+"""ManifestWorkReplicaSets: a work for each cluster that Placements select, rolled out in order."""

@@ -1,0 +1,1 @@
+"""The record of all writes: log lines, and a file whose lines are chained by hashes."""

@@ -1,0 +1,1 @@
+"""Images: those of installations and of releases."""

@@ -1,0 +1,1 @@
+"""What users see of placements: rows, and explanations of decisions."""

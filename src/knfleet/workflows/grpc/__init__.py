@@ -1,0 +1,1 @@
+"""The gRPC server of a hub, as `join` and `doctor` see it."""

@@ -1,0 +1,1 @@
+"""Works from files to the clusters of a hub."""

@@ -1,0 +1,137 @@
+"""`knfleet fleet`, typed against a hub that runs; the operator is played by the test."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.meta import Key
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.yaml import dump_all
+from testbed import hubs
+from testbed.clusters import Lend
+from tests.support.commands import done, refused, type_in
+from tests.support.knative_fleets import (
+    OperatorDouble,
+    add_profiles,
+    children,
+    fleet,
+    have,
+    operated,
+    reports,
+    set_version,
+)
+
+STRATEGY = {
+    "waves": [{"name": "canary", "names": ["a"], "minSuccessTime": "1h"}],
+    "progressDeadline": "2s",
+}
+
+
+async def halt_and_roll_back(config: Path, client: Client, operator: OperatorDouble) -> None:
+    """A change fails on the canary, and is taken back by a user."""
+    up = await type_in(config, "fleet", "plan", "prod", "--version", "1.23.0")
+    assert "serving 1.21.0 → 1.22 → 1.23.0" in up.out
+    assert (await type_in(config, "fleet", "plan", "prod")).code == 0
+    assert await done(config, "fleet", "pause", "prod") == "KnativeFleet prod is paused\n"
+    await set_version(client, "1.22.0")
+    await reports(client, "RolloutPaused")
+    operator.broken.add(("a", "1.22.0"))
+    assert await done(config, "fleet", "resume", "prod") == "KnativeFleet prod goes on\n"
+    await reports(client, "RolloutHalted")
+    halted = await type_in(config, "fleet", "status", "prod", "--watch")
+    assert halted.code == 1
+    assert "RolloutHalted" in halted.out
+    bad = await done(config, "fleet", "status", "prod")
+    assert "TimedOut" in bad
+    assert "Broken of a" in bad
+    listed = msgspec.json.decode(await done(config, "fleet", "status", "-o", "json"))
+    assert [(each["name"], each["phase"]) for each in listed] == [("prod", "RolloutHalted")]
+    assert await done(config, "fleet", "retry", "prod") == "KnativeFleet prod is tried again\n"
+
+    changed = await done(config, "fleet", "diff", "prod")
+    assert "-    version: '1.21.0'" in changed.splitlines()
+    assert "+    version: '1.22.0'" in changed.splitlines()
+    none = await refused(config, "fleet", "diff", "prod", "--from", "7")
+    assert "has no revision 7; there are 1, 2" in none
+    back = await done(config, "fleet", "rollback", "prod")
+    assert back == "KnativeFleet prod has the templates of revision 1 again\n"
+    await have(client, a="1.21.0", b="1.21.0")
+    await reports(client, "RolloutWaiting", number=3)
+    rows = [each.split() for each in (await done(config, "fleet", "history", "prod")).splitlines()]
+    assert [(row[0], row[2]) for row in rows[1:]] == [("2", "1.22.0"), ("3", "1.21.0")]
+    assert "current," in rows[-1]
+
+
+@pytest.mark.full
+async def test_rollouts_are_planned_shown_and_controlled(lend: Lend, tmp_path: Path):
+    (hub,) = await lend(1)
+    await hubs.install(hub.connection)
+    plan = str(tmp_path / "plan.json")
+    file = tmp_path / "fleet.yaml"
+    file.write_text(dump_all([fleet(version="1.21.0", strategy=STRATEGY)]))
+    config = hub.kubeconfig
+    async with (
+        Client(hub.connection) as client,
+        hubs.running(hub.connection),
+        operated(client) as operator,
+    ):
+        await add_profiles(client, ["a", "b"])
+        assert "no fleets" in await done(config, "fleet", "status")
+        missing = await refused(config, "fleet", "history", "prodd")
+        assert "KnativeFleet prodd does not exist" in missing
+
+        planned = await type_in(config, "fleet", "plan", "-f", str(file), "--save", plan)
+        assert planned.code == 2, planned.err
+        assert "wave canary: 1 of 1 clusters change, 1 at a time" in planned.out
+        assert "create" in planned.out
+        assert "serving - → 1.21.0" in planned.out
+        assert await children(client) == {}
+        applied = await done(config, "fleet", "apply", "--plan", plan)
+        assert "KnativeFleet prod is written" in applied
+        outdated = await refused(config, "fleet", "apply", "--plan", plan)
+        assert "was changed since the plan was made; make the plan again" in outdated
+
+        await reports(client, "RolloutWaiting")
+        shown = await done(config, "fleet", "status", "prod")
+        assert "KnativeFleet prod: RolloutWaiting" in shown
+        assert "Soaking" in shown
+        assert "a must stay ready for minSuccessTime" in shown
+        promoted = await done(config, "fleet", "promote", "prod")
+        assert promoted == "wave canary of KnativeFleet prod is promoted\n"
+        watched = await done(config, "fleet", "status", "prod", "--watch")
+        assert watched.splitlines()[-1] == "RolloutComplete: revision 1: 2 of 2 clusters"
+        nothing = await refused(config, "fleet", "promote", "prod")
+        assert "has no wave that could be promoted" in nothing
+        assert "failed that could be tried again" in await refused(config, "fleet", "retry", "prod")
+        assert "has no earlier revision" in await refused(config, "fleet", "rollback", "prod")
+
+        await halt_and_roll_back(config, client, operator)
+        await client.delete(KNATIVE_FLEETS, Key("", "prod"))
+
+
+async def test_plans_show_what_would_be_refused_and_fleets_are_paused(lend: Lend, tmp_path: Path):
+    (hub,) = await lend(1)
+    await hubs.install(hub.connection)
+    wrong = fleet(overrides=[{"name": "x", "clusters": {"names": ["a"]}, "serving": {"nope": 1}}])
+    (tmp_path / "wrong.yaml").write_text(dump_all([wrong]))
+    (tmp_path / "none.yaml").write_text("kind: ConfigMap\napiVersion: v1\n")
+    (tmp_path / "bad.yaml").write_text(dump_all([fleet(onFailure={"action": "Explode"})]))
+    async with Client(hub.connection) as client:
+        await add_profiles(client, ["a"])
+
+        shown = await type_in(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "wrong.yaml"))
+        empty = await refused(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "none.yaml"))
+        bad = await refused(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "bad.yaml"))
+        await client.create(KNATIVE_FLEETS, fleet())
+        listed = await done(hub.kubeconfig, "fleet", "status")
+        paused = await done(hub.kubeconfig, "fleet", "pause", "prod")
+        assert (await client.get(KNATIVE_FLEETS, "prod"))["spec"]["paused"]
+
+    assert "invalid" in shown.out
+    assert "override x: serving has no field nope" in shown.out
+    assert "there must be one KnativeFleet in it, not 0" in empty
+    assert "onFailure.action" in bad
+    assert listed.splitlines()[1].split()[0] == "prod"
+    assert paused == "KnativeFleet prod is paused\n"

@@ -1,0 +1,192 @@
+"""Subscriptions: the last state of each object, for those who may see it, in bounded memory."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from knfleet.api.cluster.managedcluster import CLUSTERS
+from knfleet.api.meta import Key, Object
+from knfleet.cloudevents.cloud_event import CloudEvent
+from knfleet.cloudevents.event_types import RESYNC_ID, data_type, read_event_type
+from knfleet.cloudevents.object_events import read_object
+from knfleet.cloudevents.work_events import read_bundle
+from knfleet.hub.grpc.broker import Broker, EventSubscription, ResyncRequest
+from knfleet.hub.grpc.calls.caller import Caller
+from knfleet.hub.grpc.object_sources import (
+    BundleSource,
+    ObjectSource,
+    Sources,
+    namespace_index,
+    pack,
+    uid_index,
+)
+from knfleet.kube.cache.store import Store, StoreChange
+
+CALLER = Caller("me")
+NOW = datetime(2026, 11, 18, tzinfo=UTC)
+
+
+class Objects:
+    """An informer without an API server."""
+
+    def __init__(self, **indexes: Any) -> None:
+        self.store = Store(indexes)
+        self.handlers: list[Callable[[StoreChange], None]] = []
+
+    def on_change(self, handler: Callable[[StoreChange], None]) -> None:
+        """Call a function with every change."""
+        self.handlers.append(handler)
+
+    def get(self, key: Key) -> Object | None:
+        """One object."""
+        return self.store.objects.get(key)
+
+    def by_index(self, index: str, value: str) -> list[Object]:
+        """The objects in which an index finds a value."""
+        return self.store.by_index(index, value)
+
+    def put(self, manifest: Object) -> None:
+        """An object is new or changed."""
+        change = self.store.put(Key.of(manifest), manifest)
+        for handler in self.handlers:
+            if change is not None:
+                handler(change)
+
+    def remove(self, manifest: Object) -> None:
+        """An object is gone."""
+        change = self.store.remove(Key.of(manifest), manifest)
+        for handler in self.handlers:
+            if change is not None:
+                handler(change)
+
+
+def work(name: str, generation: int = 1, **meta: Any) -> Object:
+    """A work as it is kept."""
+    meta = {
+        "name": name,
+        "namespace": "c1",
+        "uid": f"u-{name}",
+        "generation": generation,
+        "resourceVersion": str(generation),
+        **meta,
+    }
+    return pack({"metadata": meta, "spec": {"workload": {"manifests": [{"kind": "A"}]}}})
+
+
+def works() -> tuple[Objects, BundleSource, Broker]:
+    """A broker of works."""
+    objects = Objects(cluster=namespace_index, uid=uid_index)
+    informer: Any = objects
+    source = BundleSource(informer, lambda: NOW)
+    sources: Sources = {source.data_type: source}
+    return objects, source, Broker(sources, lambda: NOW)
+
+
+def subscribed(broker: Broker, source: ObjectSource, *, full: bool = False) -> EventSubscription:
+    """A subscription to the objects of c1."""
+    made = EventSubscription(CALLER, "c1", source, full=full)
+    broker.add(made)
+    return made
+
+
+async def waiting(made: EventSubscription) -> list[CloudEvent]:
+    """What a subscription would be sent now."""
+    found: list[CloudEvent] = []
+    events = made.events()
+    while made.pending:
+        found.append(await anext(events))
+    await events.aclose()
+    return found
+
+
+async def test_a_slow_reader_gets_the_last_state_of_each_work_once():
+    objects, source, broker = works()
+    slow = subscribed(broker, source)
+    for generation in range(1, 1001):
+        objects.put(work("a", generation))
+    objects.put(work("b"))
+
+    assert len(slow.pending) == 2
+    found = [read_bundle(each)["metadata"] for each in await waiting(slow)]
+    assert [(each["name"], each["generation"]) for each in found] == [("a", 1000), ("b", 1)]
+
+
+async def test_a_change_of_the_status_alone_is_not_sent():
+    objects, source, broker = works()
+    objects.put(work("a"))
+    made = subscribed(broker, source)
+
+    objects.put(work("a", resourceVersion="2", finalizers=["x"]))
+    assert not made.pending
+    objects.put(work("a", resourceVersion="3", labels={"x": "y"}))
+    assert list(made.pending) == ["u-a"]
+
+
+async def test_a_work_that_is_deleted_is_sent_with_the_time_and_only_to_its_cluster():
+    objects, source, broker = works()
+    objects.put(work("a"))
+    made = subscribed(broker, source)
+    other = EventSubscription(CALLER, "c2", source, full=False)
+    broker.add(other)
+
+    objects.remove(work("a"))
+
+    (event,) = await waiting(made)
+    assert read_event_type(event.type).action == "delete_request"
+    assert read_bundle(event)["metadata"]["deletionTimestamp"] == "2026-11-18T00:00:00Z"
+    assert not other.pending
+
+
+async def test_a_resync_sends_what_is_newer_and_what_is_gone_to_its_caller():
+    objects, source, broker = works()
+    for name, generation in (("a", 1), ("b", 2), ("c", 1)):
+        objects.put(work(name, generation))
+    mine, full = subscribed(broker, source), subscribed(broker, source, full=True)
+    foreign = EventSubscription(Caller("other"), "c1", source, full=False)
+    broker.add(foreign)
+    known = {"u-a": 1, "u-b": 1, "u-x": 3}
+
+    assert broker.resync(CALLER, source, "c1", ResyncRequest(known, "r1")) == 2
+
+    assert list(mine.pending) == ["u-b", "u-c", "u-x"]
+    assert not foreign.pending
+    *_, last = await waiting(full)
+    assert last.extensions[RESYNC_ID] == "r1"
+
+
+async def test_a_subscription_that_ended_is_counted_no_more():
+    _, source, broker = works()
+    made = subscribed(broker, source)
+    assert broker.count == 1
+
+    broker.remove(made)
+    broker.remove(made)
+
+    assert (broker.count, broker.subscriptions) == (0, {})
+
+
+async def test_a_cluster_that_is_deleted_is_sent_once_more():
+    objects = Objects()
+    informer: Any = objects
+    source = ObjectSource(CLUSTERS, informer)
+    broker = Broker({data_type(CLUSTERS): source}, lambda: NOW)
+    made = subscribed(broker, source)
+    objects.put({"metadata": {"name": "c1", "resourceVersion": "1"}})
+    objects.remove({"metadata": {"name": "c1", "resourceVersion": "2"}})
+
+    (event,) = await waiting(made)
+    assert read_event_type(event.type).action == "delete_request"
+    assert read_object(event)["metadata"]["deletionTimestamp"]
+
+
+async def test_a_deletion_that_an_agent_forgot_is_sent_again():
+    objects, source, broker = works()
+    objects.put(work("a", deletionTimestamp="2026-11-18T00:00:00Z"))
+    objects.put(work("b"))
+    made = subscribed(broker, source)
+
+    made.repeat_deletions()
+
+    (event,) = await waiting(made)
+    assert read_event_type(event.type).action == "delete_request"
+    assert read_bundle(event)["metadata"]["name"] == "a"
