@@ -209,6 +209,9 @@ class RealHub:
         for manifest in [*definitions(), *hub_definitions()]:
             await self.client.apply(CRDS, manifest)
         await served_kinds.wait_for(self.client, SHOWN_KINDS)
+        for kind in SHOWN_KINDS:
+            # Refused at first ("storage is (re)initializing"), and then sent again by the client.
+            await self.client.list(kind)
         for name in ("knative-serving", "knative-eventing", PLACE):
             await self.client.apply(
                 NAMESPACES,

@@ -8,9 +8,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.core import EVENTS, SERVICE_ACCOUNTS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.api.meta import Key, Object
+from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.kube.client.verbs import Client
 from knfleet.web.server.main import informers
 from knfleet.web.server.sessions import WebSession
@@ -65,6 +68,19 @@ async def text(visitor: aiohttp.ClientSession, path: str, status: int = 200) -> 
     async with visitor.get(path) as answer:
         assert answer.status == status
         return await answer.text()
+
+
+async def is_watched(running: Running, kind: Resource, key: Key) -> None:
+    """Wait until the dashboard's watch has shown an object, with its status if it gets one.
+
+    The API server refuses lists of a kind that was just defined ("storage is (re)initializing").
+    """
+
+    def is_seen() -> bool:
+        found = running.feed.find(kind, key)
+        return found is not None and (kind == WORKS or "status" in found)
+
+    await until(is_seen, f"the dashboard has seen {kind} {key}")
 
 
 async def act(visitor: aiohttp.ClientSession, action: str, **more: str) -> str:
@@ -307,6 +323,9 @@ async def test_add_ons_are_shown_by_cluster_to_those_who_may_list_them(
 ):
     """The state of each and what a rollout waits for; others read why there are none."""
     await hub.install_addon("hello", "cluster-000", "cluster-001")
+    await is_watched(running, CLUSTER_ADDONS, Key("", "hello"))
+    for cluster in ("cluster-000", "cluster-001"):
+        await is_watched(running, ADDONS, Key(cluster, "hello"))
     addons, fleet = (
         rule(each, "list", group="*")
         for each in ("managedclusteraddons", "clustermanagementaddons")
@@ -334,6 +353,8 @@ async def test_works_are_shown_to_those_who_may_list_them(running: Running, hub:
     """Of a cluster's namespace, or of all; others read why there are none."""
     one = await hub.send("cluster-000", work("web", config_map("seen")))
     other = await hub.send("cluster-001", work("web", config_map("seen")))
+    for each in (one, other):
+        await is_watched(running, WORKS, each)
     clusters, works = (
         rule(each, "list", group="*") for each in ("managedclusters", "manifestworks")
     )
