@@ -22,6 +22,7 @@ from knfleet.web.server.settings import WebSettings
 from testbed import small_release
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
+from testbed.waiting import PATIENCE_SECONDS
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
 from tests.support.hub_works import config_map, reported, work
@@ -29,8 +30,9 @@ from tests.support.hub_works import config_map, reported, work
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = (1280, 900), (400, 800)
+PATIENCE_MILLISECONDS = PATIENCE_SECONDS * 1000
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 Open = Callable[..., AbstractAsyncContextManager[Page]]
 
@@ -116,7 +118,7 @@ def open_page(browser: Browser) -> Open:
         )
         try:
             page = await context.new_page()
-            page.set_default_timeout(30_000)
+            page.set_default_timeout(PATIENCE_MILLISECONDS)
             page.on("console", hear)
             page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
             yield page

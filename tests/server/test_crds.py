@@ -21,6 +21,7 @@ from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import ApiError, BadRequest, Invalid, NotFound
 from testbed import clusters as ground
 from testbed.clusters import Pool
+from testbed.waiting import PATIENCE_SECONDS
 from tests.server import samples
 
 NAMESPACE = "samples"
@@ -62,7 +63,7 @@ async def cluster(crds: Connection) -> AsyncGenerator[Client, None]:
 
 async def established(hub: Client, name: str) -> None:
     """Return when the server serves the kind."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not is_established(await hub.get(CRDS, name)):
             pass
 
@@ -374,7 +375,7 @@ async def test_the_knative_operators_definitions_become_ours(cluster: Client):
 
 async def gone(hub: Client, name: str) -> None:
     """Return when the server has forgotten a kind."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
                 await hub.get(CRDS, name)
@@ -384,7 +385,7 @@ async def gone(hub: Client, name: str) -> None:
 
 async def refused(hub: Client, change: Object) -> None:
     """Return when a change is refused; a server takes a moment to follow a new schema."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
                 await hub.patch(SERVINGS, Key(NAMESPACE, "one"), change, dry_run=True)

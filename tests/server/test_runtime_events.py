@@ -11,6 +11,7 @@ from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.runtime.events.recorder import EventOptions, Events
 from testbed.fakes.proxies import Wire
+from testbed.waiting import PATIENCE_SECONDS
 
 
 class Outcomes:
@@ -25,7 +26,7 @@ class Outcomes:
         self.changed.set()
 
     async def until(self, total: int) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while self.count.total() < total:
                 self.changed.clear()
                 await self.changed.wait()

@@ -31,6 +31,7 @@ from knfleet.web.server.main import informers
 from knfleet.web.server.server import Dashboard
 from knfleet.web.server.settings import WebSettings
 from testbed.fakes.sockets import free_port
+from testbed.waiting import PATIENCE_SECONDS
 
 MOMENT = "2026-11-16T03:00:00Z"
 PLACE = "fleet-system"
@@ -87,7 +88,7 @@ async def running(
     manager.add(dashboard)
     task = asyncio.create_task(manager.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await dashboard.listening.wait()
         yield Running(dashboard, feed)
     finally:

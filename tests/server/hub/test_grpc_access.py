@@ -54,7 +54,7 @@ from knfleet.kube.errors import Forbidden, NotFound
 from testbed import grpc_servers, hubs
 from testbed.agent_process import bootstrap_token
 from testbed.grpc_servers import RunningServer
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.support.grpc_calls import (
     CertificateMaker,
     accepted_cluster,
@@ -262,7 +262,7 @@ async def test_certificates_that_expired_or_are_foreign_and_bad_tokens_are_refus
         channel = grpc.aio.secure_channel(door.server.url, credentials(door.server.ca, identity))
         metadata = [("authorization", f"Bearer {identity.token}")] if identity.token else []
         try:
-            await channel.unary_unary(PUBLISH)(b"", timeout=10, metadata=metadata)
+            await channel.unary_unary(PUBLISH)(b"", timeout=PATIENCE_SECONDS, metadata=metadata)
         except grpc.RpcError as error:
             found: Any = error
             if found.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED):
@@ -325,7 +325,7 @@ async def test_giant_messages_and_too_many_streams_are_refused_and_others_go_on(
     async with calling(door.server, identity) as agent, calling(door.server, identity) as other:
         channel = agent.current()
         with pytest.raises(grpc.RpcError) as caught:
-            await channel.unary_unary(PUBLISH)(b"x" * (5 * 2**20), timeout=20)
+            await channel.unary_unary(PUBLISH)(b"x" * (5 * 2**20), timeout=PATIENCE_SECONDS)
         error: Any = caught.value
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 

@@ -356,7 +356,7 @@ async def test_a_cancelled_fetch_kills_the_group(write: Write, tmp_path: Path) -
     await both_run(tmp_path)
 
     task.cancel()
-    await asyncio.wait([task], timeout=20)
+    await asyncio.wait([task], timeout=PATIENCE_SECONDS)
 
     assert task.cancelled()
     await both_gone(tmp_path)
@@ -372,7 +372,7 @@ async def test_a_fetch_cancelled_at_its_beginning_leaves_nothing(
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
-        await asyncio.wait([task], timeout=20)
+        await asyncio.wait([task], timeout=PATIENCE_SECONDS)
         assert task.cancelled()
 
 
@@ -546,9 +546,9 @@ async def test_waiters_that_leave_do_not_end_the_refresh_of_others(
 
     tasks[0].cancel()
     tasks[1].cancel()
-    await asyncio.wait(tasks[:2], timeout=20)
+    await asyncio.wait(tasks[:2], timeout=PATIENCE_SECONDS)
     await asyncio.to_thread(gate.write_text, "go")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         credential = await tasks[2]
 
     assert credential.token == SECRET
@@ -565,7 +565,7 @@ async def test_the_last_waiter_that_leaves_ends_the_plugin(write: Write, tmp_pat
 
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks, timeout=20)
+    await asyncio.wait(tasks, timeout=PATIENCE_SECONDS)
 
     assert all(task.cancelled() for task in tasks)
     await both_gone(tmp_path)

@@ -16,7 +16,7 @@ from knfleet.dev.node.serving_certificates import ServingCertificates, server_co
 from knfleet.dev.webhook_answers import WebhookResponder
 from testbed.fakes import certificates
 from testbed.fakes.sockets import loopback_socket
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 MEGABYTE = 1024 * 1024
 
@@ -85,7 +85,7 @@ async def connected(
     """A client that sent its request and read the head of the answer."""
     reader, writer = await asyncio.open_unix_connection(str(socket))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             writer.write(request)
             yield await reader.readuntil(b"\r\n\r\n"), reader, writer
     finally:

@@ -10,7 +10,7 @@ from knfleet.kube.client.verbs import ClientOptions
 from knfleet.kube.errors import KubeError
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.clients import client_for
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 CONFIG_MAP = {"metadata": {"name": "one", "namespace": "default"}}
 
@@ -62,7 +62,7 @@ async def test_a_watch_waits_at_the_gate_for_as_long_as_it_takes() -> None:
         async with client_for(servers.url("one"), options=options) as client:
             events = client.watch(NAMESPACES)
             first = asyncio.ensure_future(anext(events))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await door.knocked.wait()
             done, _ = await asyncio.wait([first], timeout=4 * options.deadline_seconds)
             assert not done

@@ -19,6 +19,7 @@ from knfleet.kube.client.retry import backoff, retry_after
 from knfleet.kube.client.slots import ClientSlots
 from knfleet.kube.endpoint import Endpoint
 from testbed.fakes.certificates import Authority
+from testbed.waiting import PATIENCE_SECONDS
 
 
 @given(st.lists(st.binary(max_size=20)), st.data())
@@ -131,7 +132,7 @@ async def test_slots_are_given_in_order_of_arrival() -> None:
             order.append(name)
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
         await slots.acquire()
         await slots.acquire()
         for name in "abc":
@@ -165,7 +166,7 @@ def test_slots_are_never_lost(steps: list[str]) -> None:
                 slots.release()
             else:
                 await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while waiting:
                 await asyncio.sleep(0)
                 for task in [task for task in waiting if task.done()]:

@@ -21,7 +21,7 @@ from knfleet.operator.uninstall.lost_target import ON_LOST_TARGET
 from knfleet.operator.uninstall.orphan_cleanup import is_same_target
 from knfleet.operator.uninstall.tombstones import manifest_of, read
 from knfleet.operator.uninstall.uninstall import tombstone_of, waiting_text
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.unit.operator.samples import serving
 
 PROFILE = Key("fleet", "spoke1")
@@ -136,7 +136,7 @@ async def test_a_pass_can_be_cut_off_and_the_next_one_is_not() -> None:
         async with record.limited():
             await asyncio.Event().wait()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         task = asyncio.ensure_future(waits())
         await until(lambda: record.limit is not None, "it waits")
         record.interrupt()

@@ -14,6 +14,7 @@ from knfleet.api.meta import ClusterName, Key, Request
 from knfleet.kube.errors import ConnectionRefused
 from knfleet.runtime.controller import Controller, ControllerOptions, Result, Terminal
 from knfleet.runtime.queue import QueueOptions
+from testbed.waiting import PATIENCE_SECONDS
 from tests.unit.runtime.clocks import HandClock
 
 
@@ -58,7 +59,7 @@ class Script:
 @asynccontextmanager
 async def running(controller: Controller) -> AsyncGenerator[asyncio.Task[None]]:
     """The controller, running as long as the block."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         task = asyncio.ensure_future(controller.run())
         try:
             yield task

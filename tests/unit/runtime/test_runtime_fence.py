@@ -14,7 +14,7 @@ from knfleet.runtime.leader.leader import Leader, LeaderOptions, LeaseTiming, Lo
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import Server, answer, server_context
 from testbed.fakes.ways import Way
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.unit.runtime.clocks import HandClock
 
 TIMING = LeaseTiming(lease_seconds=1, renew_seconds=0.99, retry_seconds=0.01)
@@ -53,7 +53,7 @@ async def test_what_a_leader_began_is_cut_off_before_another_can_lead(
     """Begun in the last moment of the term, it has what is left of the Lease and no more."""
     clock.advance(0.989)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(TimeoutError):
             async with leader.acting():
                 await asyncio.Event().wait()

@@ -15,6 +15,7 @@ from knfleet.runtime.http.listen_address import ListenAddress, bind_host
 from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.queue import QueueOptions
 from testbed.fakes.sockets import free_port
+from testbed.waiting import PATIENCE_SECONDS
 from tests.unit.runtime.clocks import HandClock
 
 GONE, STAYS = ClusterName("gone"), ClusterName("stays")
@@ -108,7 +109,7 @@ def test_where_to_listen():
 @asynccontextmanager
 async def served(health: HealthServer) -> AsyncGenerator[aiohttp.ClientSession]:
     """A session with the server, which runs as long as the block."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         task = asyncio.ensure_future(health.run())
         await health.listening.wait()
         assert health.address is not None

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from knfleet.api.meta import HUB, ClusterName, Key, Request
 from knfleet.runtime.queue import Backoff, QueueOptions, QueueSlots, WorkQueue
+from testbed.waiting import PATIENCE_SECONDS
 from tests.unit.runtime.clocks import HandClock
 
 
@@ -190,7 +191,7 @@ def test_a_cluster_that_left_has_nothing_in_the_queue(clock: HandClock):
 async def test_get_waits_for_work_and_ends_when_stopped(clock: HandClock):
     """A stopped queue gives nothing, even if it has something."""
     queue = queue_of(clock)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         waiting = asyncio.ensure_future(queue.get())
         await asyncio.sleep(0)
         queue.add(request())

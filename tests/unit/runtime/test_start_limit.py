@@ -3,7 +3,7 @@
 import asyncio
 
 from knfleet.runtime.start_limit import StartLimit
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 
 async def test_no_more_than_the_limit_begin_at_once():
@@ -35,7 +35,7 @@ async def test_one_that_hangs_loses_its_slot_and_continues():
 
     task = asyncio.create_task(hang())
     await asyncio.sleep(0)
-    async with asyncio.timeout(10), limit.slot():
+    async with asyncio.timeout(PATIENCE_SECONDS), limit.slot():
         assert not done.is_set()
         hanging.set()
     await task

@@ -19,7 +19,7 @@ from knfleet.view.fleet_watch import following
 from knfleet.view.target_access import providers_for
 from testbed.fakes.clients import client_for
 from testbed.fakes.fleet import Fleet
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.support.overview_samples import condition, install, managed, profile
 
 
@@ -58,7 +58,7 @@ async def test_a_change_on_the_hub_is_seen_without_asking(hub: Client, full: Fle
     """After the first look nothing is listed any more."""
     full.hub.put(CLUSTERS, managed("edge-1"))
 
-    async with asyncio.timeout(20), following(hub) as live:
+    async with asyncio.timeout(PATIENCE_SECONDS), following(hub) as live:
         assert len(live.objects().clusters) == 1
         full.hub.requests.clear()
         full.hub.put(CLUSTERS, managed("edge-2"))

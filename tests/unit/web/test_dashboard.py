@@ -15,6 +15,7 @@ from knfleet.web.server.server import CONNECTIONS, PER_ADDRESS
 from knfleet.web.server.sessions import STREAMS
 from knfleet.web.server.settings import WebSettings
 from testbed.fakes.sockets import free_port
+from testbed.waiting import PATIENCE_SECONDS
 from tests.support import dashboards
 from tests.support.dashboards import Running
 from tests.unit.web.conftest import FakeHub
@@ -39,7 +40,7 @@ async def text(visitor: aiohttp.ClientSession, path: str, status: int = 200) -> 
 async def events(answer: aiohttp.ClientResponse, count: int) -> list[tuple[str, Object]]:
     """The next events of a stream."""
     found: list[tuple[str, Object]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(found) < count:
             line = (await answer.content.readline()).decode()
             if line.startswith("event: "):
@@ -347,7 +348,7 @@ async def test_a_hub_without_the_kinds_is_told(fake_hub: FakeHub):
 
 async def seen(running: Running, fake_hub: FakeHub) -> None:
     """Wait until the dashboard has what the hub has."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while running.feed.find(SERVINGS, Key("knative-serving", "cluster-001")) != one(fake_hub):
             await running.feed.after(running.feed.revision)
 
