@@ -25,7 +25,7 @@ from knfleet.workflows.join_token import invite
 from knfleet.workflows.object_lists import apply_all
 from knfleet.workflows.policy_enforcement import enforced
 from testbed.clusters import Lent, Pool
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 
 async def install(admin: Connection) -> None:
@@ -103,7 +103,7 @@ async def running(
         fleet = start_hub(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())
         try:
-            await asyncio.wait_for(fleet.informers.synced(), 30)
+            await asyncio.wait_for(fleet.informers.synced(), PATIENCE_SECONDS)
             yield fleet
         finally:
             manager.stop()

@@ -256,7 +256,7 @@ async def test_a_narrow_screen_needs_no_scrolling_sideways(
     assert widths == dict.fromkeys(PATHS, NARROW[0])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 async def test_everybody_can_use_it(
     running: Running, real_hub: RealHub, open_page: Open, scheme: str
 ):

@@ -43,6 +43,7 @@ C1 = Key("", "c1")
 QUICKLY = {"spec": {"leaseDurationSeconds": 1}}
 
 
+@pytest.mark.full
 async def test_a_certificate_is_renewed_before_it_ends(scene: Scene):
     """Seen with one that lasts for seconds: the hub hears of the cluster all the time."""
     await scene.joined()

@@ -123,6 +123,7 @@ def test_nine_clusters_come_up_and_go_away_without_a_trace(dev: Dev) -> None:
     assert not dev.folder.sockets.exists()
 
 
+@pytest.mark.full
 def test_a_second_up_adds_spokes_and_keeps_the_rest(standing: Dev) -> None:
     """Clusters that run are not touched."""
     dev = standing
@@ -162,6 +163,7 @@ def test_a_killed_process_is_told_and_repaired_with_its_data(standing: Dev, vict
     assert precious in dev.kubectl("hub", "get", "namespaces", "-o", "name")
 
 
+@pytest.mark.full
 def test_a_frozen_server_is_told_and_woken(standing: Dev) -> None:
     """A stopped process is neither dead nor well."""
     dev = standing

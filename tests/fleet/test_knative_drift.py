@@ -73,6 +73,7 @@ def is_changed(item: Object | None) -> bool:
     return item is not None and part(item, "metadata", "labels").get(LABEL) == "changed"
 
 
+@pytest.mark.full
 async def test_a_drift_conflict_is_reported_and_slowed(knative_hub: Hub, small: Operator) -> None:
     """Somebody who does not let go is named, with the field; the repairs become rare."""
     hub = knative_hub
@@ -136,6 +137,7 @@ async def test_a_paused_installation_is_left_alone(knative_hub: Hub, small: Oper
     assert found["data"]["version"] == "1.23.0"
 
 
+@pytest.mark.full
 async def test_the_refs_of_the_small_release_are_all_there(
     knative_hub: Hub, small: Operator, small_root: Path, tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ async def allow(hub: Hub, plurals: list[str], *, name: str) -> None:
     await hub.client.create(CLUSTER_ROLE_BINDINGS, binding)
 
 
+@pytest.mark.full
 async def test_a_quota_is_named_and_outlived(knative_hub: Hub, small: Operator) -> None:
     """No room for a Service; when there is, it is made."""
     hub = knative_hub

@@ -140,6 +140,7 @@ async def test_an_upgrade_keeps_the_old_release_until_the_new_one_works(
     )
 
 
+@pytest.mark.full
 async def test_jobs_hold_up_an_upgrade_but_no_first_installation(
     knative_hub: Hub, operator: Operator
 ) -> None:

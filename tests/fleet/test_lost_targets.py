@@ -30,6 +30,7 @@ async def has_no_stones(fleet: Fleet) -> bool:
     return not await fleet.stones()
 
 
+@pytest.mark.full
 async def test_a_deferred_removal_ends_without_the_target_and_cleans_one_that_returns(
     fleet: Fleet,
 ) -> None:

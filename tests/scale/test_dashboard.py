@@ -26,7 +26,7 @@ from knfleet.web.server.authorization import KINDS
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.cluster import Cluster
 from testbed.fakes.sockets import free_port
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.support import dashboards
 
 pytestmark = pytest.mark.soak
@@ -59,7 +59,7 @@ async def dashboard(server: str, folder: Path) -> AsyncGenerator[tuple[psutil.Pr
         yield psutil.Process(process.pid), url_file.read_text().strip()
     finally:
         process.terminate()
-        await asyncio.wait_for(process.wait(), 20)
+        await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
 
 
 async def first_event(answer: aiohttp.ClientResponse) -> str:

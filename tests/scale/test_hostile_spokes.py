@@ -169,6 +169,7 @@ async def harm(scene: Scene, seconds: float) -> None:
     assert len(scene.renewals) > 1
 
 
+@pytest.mark.full
 async def test_the_hub_and_good_spokes_do_not_notice_bad_ones(scene: Scene) -> None:
     """Each way once."""
     await harm(scene, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 MEASURE = """
 import asyncio, signal, sys
@@ -34,5 +34,5 @@ async def test_signals_end_a_measurement_and_its_folder(tmp_path: Path, blow: in
     folder = Path(said.read_text())
     assert folder.is_dir()
     process.send_signal(blow)
-    assert await asyncio.wait_for(process.wait(), 30) != 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE_SECONDS) != 0
     assert not folder.exists()

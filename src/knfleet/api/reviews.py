@@ -1,4 +1,4 @@
-"""Questions to an API server about who somebody is, and what they may do."""
+"""Reviews by an API server: who a user is, and what the user may do."""
 
 from knfleet.api.meta import Resource
 

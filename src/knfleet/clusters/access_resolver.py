@@ -198,7 +198,7 @@ def additional_envs(profile: ClusterProfile, provider: Provider, given: Any) -> 
     if any(not name or "=" in name for name in found):
         problem = f"extension {ADDITIONAL_ENVS} is not a map from names to strings"
         raise failed(profile, provider, problem)
-    # What our plugins are told by these is the operator's to say, whatever the policy.
+    # These configure our plugins, and only the operator may set them, whatever the policy.
     return {name: value for name, value in found.items() if not name.startswith(OWN_VARIABLES)}
 
 

@@ -2,7 +2,7 @@
 
 A connection is about one `ResolvedAccess` and one cluster (the uid of its kube-system). When either
 changes, it ends for good, and its client with it. As long as the spoke does not answer, requests of
-the client fail at once and watches wait; everything that was under way is cut. After a loss nothing
+the client fail at once and watches wait; all requests in progress are cut. After a loss nothing
 is written before the uid was read again.
 """
 
@@ -203,7 +203,7 @@ class ClusterConnection:
         self.move(PhaseReason(Phase.UP, message=remark))
 
     def mark_lost(self, error: KubeError) -> None:
-        """The spoke cannot be used: close the gate, and cut what is under way."""
+        """The spoke cannot be used: close the gate, and cut requests in progress."""
         if isinstance(error, RequestTimeout) and not self.login.is_fresh():
             command = self.access.plugin.command
             error = CredentialError(f"credential plugin {command} does not answer: {error}")

@@ -143,7 +143,7 @@ class ClusterPool:
             await happens(self.stopping, None if readable else LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Let no caller begin anything on a spoke any more; what is under way goes on."""
+        """Let no caller begin anything on a spoke any more; requests in progress go on."""
         self.stopping.set()
         for spoke in self.spokes.values():
             spoke.dismiss()
@@ -165,7 +165,7 @@ class ClusterPool:
         spoke.holders.discard(holder)
         if not spoke.holders:
             del self.spokes[profile]
-            spoke.notified = nobody
+            spoke.notified = ignore
             if (lifetime := self.lifetimes.pop(profile, None)) is not None:
                 lifetime.end()
                 self.leaving = {each for each in self.leaving if not each.ended.is_set()}
@@ -290,7 +290,7 @@ class ClusterPool:
 def way_in(
     profile: ClusterProfile, file: ProviderFile, last: ResolvedAccess | None
 ) -> tuple[ResolvedAccess | None, AccessError | None]:
-    """The way that a profile shows, and what is in the way; health is told first."""
+    """The way that a profile shows, and what blocks it; health comes first."""
     problem: AccessError | None = None
     try:
         access = resolve(profile, file.providers, file.problem)
@@ -311,5 +311,5 @@ async def happens(event: asyncio.Event, seconds: float | None) -> None:
             await event.wait()
 
 
-def nobody(profile: Key) -> None:
+def ignore(profile: Key) -> None:
     """Notify no handler."""

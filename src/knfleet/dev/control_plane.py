@@ -30,7 +30,7 @@ FIRST_LOOPBACK_NET = 64
 
 SERVICE_RANGE = "198.18.0.0/16"
 SERVICE_ADDRESS = "198.18.0.1"
-"""Reserved for benchmarks, routed nowhere; API servers are told to ask the egress proxy."""
+"""Reserved for benchmarks, routed nowhere; API servers use the egress proxy."""
 
 CONTROLLERS = (
     "certificatesigningrequest-cleaner-controller",
@@ -152,7 +152,7 @@ def egress_configuration(socket: Path) -> bytes:
 
 
 def node_configuration(folder: DevFolder, cluster: DevClusterState) -> config.NodeConfig:
-    """What the cluster's node is told."""
+    """The settings of the cluster's node."""
     home, keys = folder.cluster(cluster.name), folder.pki(cluster.name)
     return config.NodeConfig(
         cluster=cluster.name,
@@ -225,7 +225,7 @@ def api_server_arguments(binary: Path, folder: DevFolder, cluster: DevClusterSta
 
 
 def audit_log(folder: DevFolder, cluster: str) -> Path:
-    """Where an API server writes down who asked for what, if it is told to."""
+    """The audit log of an API server, if it has an audit policy."""
     return folder.cluster(cluster) / "audit.log"
 
 

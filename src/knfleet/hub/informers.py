@@ -48,7 +48,7 @@ class HubInformers:
         self.client = client
         self.known: dict[tuple[Resource, str, str, str], Informer] = {}
         self.optional: set[Informer] = set()
-        """Those that nobody waits for, and whose failures are those of one feature alone."""
+        """Those that no start waits for, and whose failures are those of one feature alone."""
         self.clusters = self.shared(CLUSTERS)
         self.sets = self.shared(CLUSTER_SETS)
         self.bindings = self.shared(BINDINGS)

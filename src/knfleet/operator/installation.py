@@ -46,7 +46,7 @@ class InstallationRepairs(Repairer):
     leave: frozenset[Ref] = frozenset()
 
     def notice(self, noticed: MemberChange) -> None:
-        """Hear of a change."""
+        """Handle a change of an object."""
         if noticed.ref not in self.leave:
             super().notice(noticed)
 
@@ -117,7 +117,7 @@ class Installation:
         return informer
 
     def notice_anchor(self, change: StoreChange) -> None:
-        """Hear of a change of the anchor; repairs would name an owner that is no more."""
+        """Handle a change of the anchor; repairs would name an owner that is no more."""
         root, owner = self.target.root, self.target.owners.owner
         assert root is not None
         if change.key != root.key:
@@ -264,12 +264,12 @@ class Installation:
         return self.judged(wanted, objects)
 
     def judged(self, wanted: Iterable[Ref], objects: Sequence[Object]) -> SetReadiness:
-        """How some workloads and Jobs are, as far as watches have told by now."""
+        """How some workloads and Jobs are, as far as watches have reported."""
         judged = self.watch.summary(ref for ref in wanted if not self.is_done(ref, objects))
         return SetReadiness(tuple(map(self.as_of_now, judged.healths)))
 
     def is_ready(self) -> bool:
-        """Whether everything that was applied works, as far as watches have told by now.
+        """Whether everything that was applied works, as far as watches have reported.
 
         A first installation works without its Jobs.
         """

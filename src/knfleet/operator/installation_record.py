@@ -42,14 +42,14 @@ class InstallationRecord:
         self.installation: Installation | None = None
         self.lifetime: Lifetime | None = None
         self.limit: asyncio.Timeout | None = None
-        """Of the pass that is under way."""
+        """Of the current pass."""
         self.failures = 0
         self.announced = ""
         """The version whose installation was said to have begun."""
         self.works_since: float | None = None
         """When all workloads of a first installation were ready, by the loop's clock."""
-        self.told: set[str] = set()
-        """What was said once, and need not be said again."""
+        self.logged: set[str] = set()
+        """Texts that were logged once, and are not repeated."""
 
     @property
     def status(self) -> KnativeStatus:
@@ -57,7 +57,7 @@ class InstallationRecord:
         return self.reported[-1]
 
     def has_reported(self, status: KnativeStatus) -> bool:
-        """Whether a status is one of ours: watches tell of a write when the next is under way."""
+        """Whether a status is one of ours: watches report a write while the next one is sent."""
         return any(same(status, each) for each in self.reported)
 
     def retry_seconds(self) -> float:
@@ -67,9 +67,9 @@ class InstallationRecord:
         return min(LONGEST_RETRY_SECONDS, doubled)
 
     def is_news(self, text: str) -> bool:
-        """Whether something is said for the first time."""
-        known = text in self.told
-        self.told.add(text)
+        """Whether a text is new."""
+        known = text in self.logged
+        self.logged.add(text)
         return not known
 
     def is_triggered(self, manifest: Object) -> bool:
@@ -99,7 +99,7 @@ class InstallationRecord:
             self.limit = None
 
     def interrupt(self) -> None:
-        """Cut off the pass that is under way: what it waits for may never come."""
+        """Cut off the current pass: what it waits for may never come."""
         if self.limit is not None and not self.limit.expired():
             self.limit.reschedule(0)
 

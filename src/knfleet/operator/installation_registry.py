@@ -16,7 +16,7 @@ from knfleet.runtime.start_limit import StartLimit
 AT_ONCE_SECONDS = 0.05
 """Changes of a target come in bursts; one look covers all that come this soon."""
 PROGRESS_SECONDS = 0.2
-"""The same for workloads on their way, of which people need not hear more often."""
+"""The same for workloads on their way, which need not be reported more often."""
 
 LookAgain = Callable[[Request, float], None]
 Begin = Callable[[str, Callable[[BaseException], None]], Lifetime]

@@ -279,7 +279,7 @@ class Reconciler:
     def are_early(
         self, record: InstallationRecord, summary: SetReadiness, rendering: RenderResult
     ) -> bool:
-        """Whether Jobs are under way that have nothing to migrate, since nothing was there before.
+        """Whether Jobs are running that have nothing to migrate, since nothing was there before.
 
         Everything works without them, so a first installation does not wait for their end, but
         when they take long, something is wrong.

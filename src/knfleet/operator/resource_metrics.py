@@ -67,7 +67,7 @@ class ResourceMetrics:
         """How each spoke stands, since when, and when it last answered."""
         stands = family("spoke_state", "1 for the state of each spoke", ("cluster", *STATE))
         ages = family("spoke_state_age_seconds", "Time since a spoke's state changed", CLUSTER)
-        heard = family("spoke_last_contact_seconds", "Time since a spoke last answered", CLUSTER)
+        contacts = family("spoke_last_contact_seconds", "Time since a spoke last answered", CLUSTER)
         failures = family("spoke_failures", "Failed tries since a spoke last answered", CLUSTER)
         plugin = family("spoke_plugin_seconds", "Time in a spoke's credential plugin", CLUSTER)
         now = self.now()
@@ -78,8 +78,8 @@ class ResourceMetrics:
             failures.add_metric(cluster, state.failures)
             plugin.add_metric(cluster, state.plugin_seconds)
             if state.last_contact is not None:
-                heard.add_metric(cluster, (now - state.last_contact).total_seconds())
-        return stands, ages, heard, failures, plugin
+                contacts.add_metric(cluster, (now - state.last_contact).total_seconds())
+        return stands, ages, contacts, failures, plugin
 
     def age(self, moment: str) -> float | None:
         """Seconds since a moment; None when it cannot be read."""

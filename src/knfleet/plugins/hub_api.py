@@ -143,7 +143,7 @@ def file_text(path: Path) -> str:
 
 
 def of_a_kubeconfig(environ: Mapping[str, str]) -> HubApi:
-    """The cluster of the context that we are told of, else of the current one."""
+    """The cluster of the context that is named, else of the current one."""
     import asyncio
 
     from knfleet.kube.auth import kubeconfig

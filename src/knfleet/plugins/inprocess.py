@@ -39,7 +39,7 @@ OWN: Mapping[str, tuple[str, Provide]] = {
 ASKED = frozenset({EXEC_INFO, PROFILE, permission.VARIABLE})
 """Variables that say what is asked for, and what is permitted."""
 HEEDED = ASKED | {CONTEXT_VARIABLE, "KUBECONFIG", "POD_NAMESPACE"}
-"""Variables that our plugins are told by; others may change how an interpreter starts."""
+"""Variables that configure our plugins; others may change how an interpreter starts."""
 MEANING = frozenset({hub_api.HOST, hub_api.PORT, POD_ROOT, "HOME"}) | (HEEDED - ASKED)
 """Variables that say which hub is meant, and as who."""
 
@@ -175,6 +175,6 @@ def is_ours(first_line: bytes) -> bool:
 
 
 def is_plain(env: Mapping[str, str]) -> bool:
-    """Whether an environment is ours, but for what a plugin is told."""
+    """Whether an environment is ours, apart from a plugin's configuration."""
     names = env.keys() | os.environ.keys()
     return all(env.get(name) == os.environ.get(name) for name in names - HEEDED)

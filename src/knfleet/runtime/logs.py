@@ -108,7 +108,7 @@ class SafeProcessor:
         self.processor = processor
 
     def __call__(self, logger: object, method: str, event_dict: MutableMapping[str, Any]) -> Any:
-        """What the processor makes of the line, or what can be told without it."""
+        """What the processor makes of the line, or what can be logged without it."""
         try:
             return self.processor(logger, method, event_dict)
         except Exception as error:  # noqa: BLE001  a log line must not break what it tells of

@@ -59,7 +59,7 @@ class ClusterRow(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InstallProgress(Struct, frozen=True, rename="camel"):
-    """What is under way."""
+    """What is in progress."""
 
     what: str
     done: int = 0

@@ -1,4 +1,4 @@
-"""What is under way at an installation, with counts, as its conditions tell it."""
+"""The progress of an installation, with counts, from its conditions."""
 
 from knfleet.api.knative.conditions import (
     DEPLOYMENTS_AVAILABLE,
@@ -14,7 +14,7 @@ UNDER_WAY = ("Installing", "Uninstalling")
 
 
 def progress_of(conditions: Conditions) -> InstallProgress | None:
-    """What is under way; None when nothing is."""
+    """What is in progress; None when nothing is."""
     install = find(conditions, INSTALL_SUCCEEDED)
     if install is not None and install.reason == "Uninstalling":
         return InstallProgress(shortened(install.message))

@@ -227,5 +227,5 @@ def revision(replica_set: Object) -> int:
 
 
 def unreadable_target(error: KubeError) -> WorkloadFinding:
-    """What is told when the target could not be asked."""
+    """What is shown when the target could not be asked."""
     return WorkloadFinding("reading the target", "unknown", str(error))

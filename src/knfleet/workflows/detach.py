@@ -209,7 +209,7 @@ async def clean(client: Client, objects: Sequence[Object], leave: DetachOptions)
     known = {each["metadata"]["name"] for each in clusters}
     if stray := [each for each in works if each.namespace not in known]:
         raise StillAttached(
-            f"ManifestWorks are left of clusters that are gone: {few([*map(str, stray)])}; nobody"
+            f"ManifestWorks are left of clusters that are gone: {few([*map(str, stray)])}; nothing"
             " removes them; delete them with `knfleet delete work NAME --cluster CLUSTER --force`"
         )
     lost = [

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,15 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed import hubs
 from testbed.clusters import Lent, Pool
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each module on one worker, so that its hub is installed once."""
+    for each in items:
+        if each.path.parent == HERE:
+            each.add_marker(pytest.mark.xdist_group(f"hub {each.path.stem}"))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from knfleet.web.server.settings import WebSettings
 from testbed.clusters import Pool
 from testbed.fakes.sockets import free_port
 from testbed.hubs import with_token
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.support import dashboards
 from tests.support.dashboards import RealHub, Running
 from tests.support.hub_works import config_map, work
@@ -179,7 +179,7 @@ async def test_a_viewer_is_shown_nothing_by_the_rights_of_another(running: Runni
             await hub.say(SERVINGS, ONE, dashboards.lost("for both"))
             sent = b""
             while b"for both" not in sent:
-                sent += await asyncio.wait_for(second.content.readuntil(b"\n\n"), 30)
+                sent += await asyncio.wait_for(second.content.readuntil(b"\n\n"), PATIENCE_SECONDS)
 
     assert b"not for kim" not in sent
     assert b"knative-eventing/cluster" not in sent
@@ -225,7 +225,7 @@ async def test_rights_that_are_taken_away_end_streams_of_a_busy_dashboard(
 
 async def next_event(answer: aiohttp.ClientResponse) -> bytes:
     """What a stream sends next."""
-    return await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 30)
+    return await asyncio.wait_for(answer.content.readuntil(b"\n\n"), PATIENCE_SECONDS)
 
 
 async def test_events_are_read_with_the_viewers_rights(running: Running, hub: RealHub):

@@ -46,10 +46,10 @@ def test_the_first_lease_is_as_old_as_it_says_and_a_later_one_came_just_now():
     same = beats.observe(cluster(IN), lease(HOUR - timedelta(minutes=1)), NOW + HOUR)
 
     assert first is not None
-    assert first.heard == NOW - HOUR
+    assert first.seen == NOW - HOUR
     assert first.skew is None
     assert later is not None
-    assert later.heard == NOW
+    assert later.seen == NOW
     assert later.skew == timedelta(minutes=1) - HOUR
     assert same == later
 
@@ -66,7 +66,7 @@ def test_the_first_lease_of_a_cluster_whose_clock_is_off_came_just_now(doubtful:
     beat = LeaseObservations().observe(doubtful, lease(HOUR), NOW)
 
     assert beat is not None
-    assert beat.heard == NOW
+    assert beat.seen == NOW
 
 
 def test_a_lease_from_the_future_does_not_keep_a_cluster_alive_for_ever():

@@ -21,7 +21,7 @@ from knfleet.runtime.http.liveness import LivenessServer
 from testbed.fakes.certificates import Authority
 from testbed.fakes.server import server_context
 from testbed.fakes.sockets import free_port
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 
 HALF = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: "
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -40,13 +40,13 @@ class Line:
         """Send something; the first line of what is answered, nothing when that is the end."""
         with suppress(ConnectionError):
             self.writer.write(words)
-            return await asyncio.wait_for(self.reader.readline(), 20)
+            return await asyncio.wait_for(self.reader.readline(), PATIENCE_SECONDS)
         return b""
 
     async def ended(self) -> bool:
         """Wait for the server to end the connection."""
         with suppress(ConnectionError):
-            return await asyncio.wait_for(self.reader.read(), 20) == b""
+            return await asyncio.wait_for(self.reader.read(), PATIENCE_SECONDS) == b""
         return True
 
 
@@ -69,7 +69,7 @@ async def served(component: HealthServer | LivenessServer) -> AsyncGenerator[tup
     """The address of a server that runs as long as the block."""
     task = asyncio.ensure_future(component.run())
     try:
-        await asyncio.wait_for(component.listening.wait(), 20)
+        await asyncio.wait_for(component.listening.wait(), PATIENCE_SECONDS)
         assert component.address is not None
         yield component.address
     finally:
@@ -102,7 +102,7 @@ async def test_a_connection_is_ended_when_the_next_request_does_not_come():
     async with served(small("health", QUICK)) as address, lines(address, "127.0.0.1") as (line,):
         assert b"200" in await line.ask(WHOLE + HALF)
         with suppress(ConnectionError):
-            await asyncio.wait_for(line.reader.read(), 20)
+            await asyncio.wait_for(line.reader.read(), PATIENCE_SECONDS)
 
         assert line.reader.at_eof() or line.reader.exception() is not None
 

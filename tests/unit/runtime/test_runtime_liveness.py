@@ -8,6 +8,7 @@ import pytest
 from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.http.liveness import LONGEST_HEAD, LivenessServer, answer
 from testbed.fakes.sockets import free_port
+from testbed.waiting import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ async def test_it_answers_over_the_network_also_after_somebody_who_talks_too_muc
     liveness = LivenessServer(ListenAddress("127.0.0.1", free_port()))
     running = asyncio.create_task(liveness.run())
     try:
-        await asyncio.wait_for(liveness.listening.wait(), 5)
+        await asyncio.wait_for(liveness.listening.wait(), PATIENCE_SECONDS)
         assert await asked(liveness, b"x" * (3 * LONGEST_HEAD)) == b""
         assert (await asked(liveness, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\nok")
     finally:
@@ -48,7 +49,7 @@ async def asked(liveness: LivenessServer, words: bytes) -> bytes:
     try:
         writer.write(words)
         with suppress(ConnectionError):
-            return await asyncio.wait_for(reader.read(), 5)
+            return await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)
         return b""
     finally:
         writer.close()

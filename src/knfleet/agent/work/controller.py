@@ -230,7 +230,7 @@ class WorkController:
         state.swept = context.owner
 
     def resources(self, context: WorkPass) -> list[AppliedResource]:
-        """What there is of a work: applied, being deleted, or not to be told now."""
+        """What there is of a work: applied, being deleted, or not known now."""
         listed = {ObjectRef.of(each): each for each in context.applied.status.applied_resources}
         found: dict[ObjectRef, AppliedResource] = {}
         for entry in context.state.entries:

@@ -75,7 +75,7 @@ class Entry(Struct):
     retry_at: float = 0.0
     left: Left | None = None
     unknown: str = ""
-    """Why it cannot be told whether the object is there."""
+    """Why it is not known whether the object is there."""
 
     @property
     def located(self) -> Located | None:
@@ -193,7 +193,7 @@ def is_as_left(entry: Entry, record: Record, work: str) -> bool:
 
 
 def is_drift(entry: Entry, record: Record | None) -> bool:
-    """Whether an object is not as we left it, by somebody else's doing."""
+    """Whether an object is not as we left it, because another client changed it."""
     return (
         entry.left is not None
         and not entry.problem

@@ -49,9 +49,9 @@ class Outcome(Struct, frozen=True):
     """Why it is not applied."""
     reason: str = APPLY_FAILED
     exists: bool | None = None
-    """Whether the object is there; None when that cannot be told."""
+    """Whether the object is there; None when that is not known."""
     unknown: str = ""
-    """Why it cannot be told whether the object is there."""
+    """Why it is not known whether the object is there."""
     feedback: Feedback | None = None
     """Values, when rules ask for some and the object is there."""
     rules: tuple[RuleResult, ...] = ()

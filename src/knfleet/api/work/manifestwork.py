@@ -34,7 +34,7 @@ SUBDOMAIN = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)
 
 
 def map_by(*keys: str) -> dict[str, Any]:
-    """What the schema of a list says whose elements are told apart by some fields."""
+    """The schema of a list with elements that some fields distinguish."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 

@@ -180,7 +180,7 @@ class Definitions:
         self.ended = False
 
     def end(self, _: object) -> None:
-        """Nothing will be told any more."""
+        """No more changes will be reported."""
         self.ended = True
         self.changed.set()
 

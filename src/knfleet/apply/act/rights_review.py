@@ -37,7 +37,7 @@ RULES_REVIEWS = Resource(
     namespaced=False,
 )
 NOWHERE = "knfleet-nowhere"
-"""A namespace that nobody has: what is allowed there is allowed everywhere."""
+"""A namespace that does not exist: what is allowed there is allowed everywhere."""
 MOST_NAMED = 6
 
 

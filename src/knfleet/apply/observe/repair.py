@@ -51,7 +51,7 @@ class Repairer:
         self.drifts.clear()
 
     def notice(self, noticed: MemberChange) -> None:
-        """Hear of a change; what we wrote ourselves, or have not applied yet, is no drift."""
+        """Handle a change; what we wrote ourselves, or have not applied yet, is no drift."""
         desired = self.engine.prepared_objects(self.objects).get(noticed.ref)
         record = self.engine.applied_objects.records.get(noticed.ref)
         if desired is None or record is None or record.digest != desired.digest:

@@ -83,7 +83,7 @@ class SetWatch:
         self.handlers.append(handler)
 
     def notice(self, change: StoreChange) -> None:
-        """Hear of a change from an informer."""
+        """Handle a change from an informer."""
         self.changed.set()
         known = change.new or change.old
         if known is None or not self.handlers:

@@ -160,7 +160,7 @@ def command(context: str | None, kubeconfig: Path | None, **options: Any) -> Non
 
 
 def checked_endpoint(text: str) -> str:
-    """The address of the tunnel, as agents are told it."""
+    """The address of the tunnel for agents."""
     from knfleet.hub.tunnel.tunnel_endpoint import endpoint_problem
 
     if text and (problem := endpoint_problem(text)):
@@ -169,7 +169,7 @@ def checked_endpoint(text: str) -> str:
 
 
 def checked_front(text: str, endpoint: str) -> str:
-    """The address of the tunnel, as consumers are told it."""
+    """The address of the tunnel for consumers."""
     from knfleet.hub.tunnel.tunnel_endpoint import front_problem
 
     if text and not endpoint:

@@ -327,7 +327,7 @@ async def install(
 async def wait(
     home: "Client", plan: "AgentInstall", hub: "Connection", options: dict[str, Any]
 ) -> None:
-    """Wait for the agent, and for the hub to hear of the cluster if it can be asked from here."""
+    """Wait for the agent, and for the cluster to appear on a hub that can be asked from here."""
     from knfleet.agent.registration.drivers.registry import has_grpc
     from knfleet.api.meta import Key
     from knfleet.kube.client.verbs import Client
@@ -342,7 +342,7 @@ async def wait(
             print_progress("Waiting for the agent ...")
             await available(home, Key(plan.namespace, plan.workload), seconds=seconds)
             return
-        print_progress("Waiting for the agent, and for the hub to hear of the cluster ...")
+        print_progress("Waiting for the agent, and for the cluster to appear on the hub ...")
         there = Client(hub)
         if by_grpc:
             there = await grpc_client(grpc_config(options), options["token"], plan.cluster)

@@ -81,7 +81,7 @@ def command(output: str, account: str, **options: Any) -> None:
     """Print the least rights with which a hub installs Knative on a cluster.
 
     They are made from the release files. With them come Knative's ClusterRoles, since Kubernetes
-    lets nobody grant more than they have: an administrator of the cluster applies both.
+    lets no user grant more than they have: an administrator of the cluster applies both.
     `knfleet join` does so by itself, for all releases that it knows.
 
     \b

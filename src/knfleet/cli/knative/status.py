@@ -104,7 +104,7 @@ class StatusView:
         self.before: FleetView | None = None
         self.shown = ""
         self.opened: tuple[Chain, Chain] | None = None
-        """The last chain as the hub told it, and as it was when it was opened."""
+        """The last chain as the hub reported it, and as it was when it was opened."""
 
     async def once(self) -> None:
         """Show how things are now."""

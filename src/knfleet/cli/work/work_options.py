@@ -53,7 +53,7 @@ def names_in(values: Sequence[str]) -> list[str]:
 
 
 def manifests_from(options: dict[str, Any]) -> "list[FileManifest]":
-    """The objects that the flags name; what a person may not have meant is told."""
+    """The objects that the flags name; what may be a mistake is reported."""
     from knfleet.workflows.work.work_files import notes, read_manifests
 
     found = read_manifests(options["files"], recursive=options["recursive"])

@@ -157,7 +157,7 @@ def candidates(name: str, folder: Path, way: str) -> list[tuple[Path, str]]:
 
 
 def examine(name: str, path: Path, origin: str, known: dict[str, KnownFile]) -> Tool | str:
-    """The tool with its version, or what is wrong with it; remembers what it was told."""
+    """The tool with its version, or what is wrong with it; remembers the answer."""
     try:
         stat = path.stat()
     except OSError as error:

@@ -36,6 +36,6 @@ async def start(ground: DevClusters, flags: Sequence[str] = ()) -> str:
 
 
 def flags_for(releases: str = "", provider_file: str = "") -> list[str]:
-    """What the dashboard is told of release files and access providers."""
+    """The dashboard's options for release files and access providers."""
     found = ["--releases", releases] if releases else []
     return [*found, *(["--clusterprofile-provider-file", provider_file] if provider_file else [])]

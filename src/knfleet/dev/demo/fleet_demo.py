@@ -32,7 +32,7 @@ PLACE = "open-cluster-management"
 IMAGE = "knfleet"
 PLACES = {"cluster1": "spoke1", "cluster2": "spoke2"}
 TUNNELLED = "cluster2"
-"""The cluster whose address nobody but its own agent is given."""
+"""The cluster whose address only its own agent is given."""
 COMPONENTS = {"cluster1": demo_steps.SERVING, "cluster2": demo_steps.EVENTING}
 
 

@@ -89,7 +89,7 @@ class CaBundles:
         self.ours = ours
         """Whether this process answers for a Service."""
         self.prepare = prepare
-        """Called for a Service before API servers are told to trust it."""
+        """Called for a Service before API servers are configured to trust it."""
         self.informers = {
             resource: Informer(
                 client,

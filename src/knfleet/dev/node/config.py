@@ -1,4 +1,4 @@
-"""What the process that stands in for one cluster's node is told when it starts."""
+"""Settings of the process that stands in for one cluster's node."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ class PlacementWatch:
         return self.expected.setdefault(key, Expected({}, {}))
 
     def by_placement(self, change: StoreChange) -> Iterable[Request]:
-        """A Placement changed; its own status, written here, concerns nobody."""
+        """A Placement changed; its own status, written here, is ignored."""
         old = self.placements.pop(change.key, None)
         own = self.by_namespace.setdefault(change.key.namespace, set())
         if change.new is None:
@@ -63,7 +63,7 @@ class PlacementWatch:
             yield Request(HUB, change.key)
 
     def by_decision(self, change: StoreChange) -> Iterable[Request]:
-        """A decision object changed; those that were written here concern nobody."""
+        """A decision object changed; those that were written here are ignored."""
         names = {
             name
             for each in (change.old, change.new)

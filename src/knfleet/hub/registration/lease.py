@@ -34,7 +34,7 @@ class LeaseObservation(Struct, frozen=True):
 
     renewed: str
     """What the Lease says."""
-    heard: datetime
+    seen: datetime
     skew: timedelta | None = None
     """How far the agent's clock is ahead; None when there was nothing to compare."""
 
@@ -99,7 +99,7 @@ def seconds_until_expired(
     """Seconds until a cluster counts as lost; 0 or less when it does."""
     if beat is None:
         return 0.0
-    return (beat.heard + timedelta(seconds=cluster.grace_seconds) - now).total_seconds()
+    return (beat.seen + timedelta(seconds=cluster.grace_seconds) - now).total_seconds()
 
 
 def is_alive(cluster: ManagedCluster, beat: LeaseObservation | None, now: datetime) -> bool:
@@ -123,7 +123,7 @@ def availability(
         or seconds_until_expired(cluster, beat, now) > 0
     ):
         return None
-    since = "there is no Lease" if beat is None else f"the last sign was at {timestamp(beat.heard)}"
+    since = "there is no Lease" if beat is None else f"the last sign was at {timestamp(beat.seen)}"
     return StandardCondition(
         type=AVAILABLE,
         status="Unknown",

@@ -176,7 +176,7 @@ class RefreshBackoff:
 
 
 class RefreshTask(Struct):
-    """A refresh under way, and how many wait for it."""
+    """A refresh in progress, and how many wait for it."""
 
     task: asyncio.Task[Credential | KubeError]
     waiting: int = 0

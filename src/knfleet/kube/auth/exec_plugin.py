@@ -43,7 +43,7 @@ QUOTED_CHARACTERS = 300
 
 
 class ClusterInfo(Struct, frozen=True):
-    """What a plugin is told about the cluster that it is asked for."""
+    """The cluster that a plugin is asked for, as the plugin gets it."""
 
     server: str
     ca: bytes | None = None
@@ -93,7 +93,7 @@ class ExecPlugin(Struct, frozen=True):
     """Added to the environment of this process."""
     api_version: str = API_VERSIONS[0]
     cluster: ClusterInfo | None = None
-    """None when the plugin is not to be told."""
+    """None when the plugin does not get it."""
     install_hint: str = ""
     timeout_seconds: float = TIMEOUT_SECONDS
 

@@ -1,7 +1,8 @@
 """The connections of one client, which can be cut all at once.
 
-What is under way is ended through the event loop's own transports, never through the files below
-them. A pool that was cut is closed once it is not in use any more, and another one takes its place.
+Requests in progress are ended through the event loop's own transports, never through the files
+below them. A pool that was cut is closed once it is not in use any more, and another one takes its
+place.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ class ConnectionCut(aiohttp.ClientError):
 
 
 class ConnectionPool:
-    """One session of the HTTP client, and what is under way in it."""
+    """One session of the HTTP client, and the requests in progress in it."""
 
     def __init__(self, open_session: Callable[[aiohttp.TCPConnector], aiohttp.ClientSession]):
         self.sockets = Sockets()
@@ -30,7 +31,7 @@ class ConnectionPool:
             )
         )
         self.stops: dict[asyncio.Timeout, Callable[[], None]] = {}
-        """How to end what is under way."""
+        """How to end requests in progress."""
         self.unused = asyncio.Event()
         self.unused.set()
 
@@ -58,7 +59,7 @@ class ConnectionPool:
                 self.unused.set()
 
     def cut(self) -> None:
-        """End what is under way."""
+        """End requests in progress."""
         for stop in self.stops.values():
             stop()
 

@@ -1,4 +1,4 @@
-"""How a client behaves, and who is told what it does."""
+"""How a client behaves, and who observes what it does."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -122,7 +122,7 @@ class ClientOptions(Struct, frozen=True):
     the leader itself renews its Lease with.
     """
     exceeded: Callable[[ResponseTooLarge], None] = lambda _: None
-    """Told when the server sent more than the limits allow."""
+    """Called when the server sent more than the limits allow."""
     gate: RequestGate = OPEN
     """Asked before every attempt, except those of `Client.urgent`, which find out how things are.
 

@@ -17,7 +17,7 @@ from knfleet.kube.errors import ConfigError
 
 
 class Proxy(Struct, frozen=True):
-    """A proxy, and what it must be told."""
+    """A proxy, and the headers that it needs."""
 
     url: URL
     headers: dict[str, str]

@@ -89,7 +89,7 @@ class Reader:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail."""
+        """Close all connections; calls in progress fail."""
         await self.transport.close()
 
     async def get(

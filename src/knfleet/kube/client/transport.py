@@ -1,8 +1,8 @@
 """One cluster's HTTP: login, slots, deadlines, retries, and one connection pool.
 
 The token travels in each request and the TLS context is chosen for each request, so a new token or
-a new client certificate never disturbs what is under way; connections made with an old certificate
-are not used again and close when idle.
+a new client certificate never disturbs requests in progress; connections made with an old
+certificate are not used again and close when idle.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class Transport:
         self.options.observe.credential_refreshed(self.cluster)
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail."""
+        """Close all connections; calls in progress fail."""
         self.closed = True
         self.cut()
         if self.closing:
@@ -133,7 +133,7 @@ class Transport:
             await asyncio.sleep(0)
 
     def cut(self) -> None:
-        """End all connections, idle ones too; calls under way fail, later ones connect anew."""
+        """End all connections, idle ones too; calls in progress fail, later ones connect anew."""
         pool, self.pool = self.pool, None
         if pool is not None:
             pool.cut()

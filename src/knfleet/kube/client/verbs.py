@@ -40,7 +40,7 @@ class Client(Reader):
         metadata_only: bool = False,
         deadline: float | None = None,
     ) -> Object:
-        """Send a request about one object; of a write, those are told who want to know."""
+        """Send a request about one object; observers are notified of writes."""
         sent = super().request(
             verb,
             path,

@@ -15,7 +15,7 @@ from knfleet.api.meta import Object
 
 MOST_FIELDS = 32
 DEPTH = 4
-"""So deep fields are named; below, the change is told by the field above."""
+"""So deep fields are named; below, the change is recorded for the field above."""
 OPAQUE = frozenset({"data", "stringData", "binaryData"})
 """Fields whose entries are not named: Secrets have these."""
 UNTOLD_GROUPS = ("authorization.k8s.io", "authentication.k8s.io")

@@ -8,7 +8,7 @@ from knfleet.runtime.metrics import Metrics
 from knfleet.runtime.shards.membership import Membership, ShardHolder
 
 READS = 2
-"""After so many more reads one that had joined is known; the first may be under way by now."""
+"""After so many more reads one that had joined is known; the first may be in progress."""
 
 
 class TargetShard:

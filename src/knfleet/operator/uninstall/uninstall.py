@@ -2,7 +2,7 @@
 
 It goes on after any restart, because everything that it needs is on the hub and on the target. What
 holds it up is reported in a condition, with what to do. A target that is lost is waited for;
-whoever knows better says so by an annotation, and then a tombstone remembers what to clean up.
+a user who knows better sets an annotation, and then a tombstone remembers what to clean up.
 """
 
 from collections.abc import Callable

@@ -30,7 +30,7 @@ class AuditFile:
             self.write({"verb": RECOVERED})
 
     def opened(self) -> int:
-        """The file, open for appending; nobody else may read or write it."""
+        """The file, open for appending; only its owner may read or write it."""
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def paths(self) -> list[Path]:
@@ -38,7 +38,7 @@ class AuditFile:
         return rotated(self.path)
 
     def write(self, entry: Mapping[str, object]) -> None:
-        """Append a record; a disk that is full, or worse, is told in the log and ends nothing."""
+        """Append a record; errors such as a full disk are logged and end nothing."""
         link, line = line_of(self.link, dict(entry))
         try:
             self.append(line)
@@ -74,7 +74,7 @@ class AuditFile:
         self.descriptor = self.opened()
 
     def close(self) -> None:
-        """Stop; the last hash is told, so that it can be compared with the file later."""
+        """Stop; the last hash is logged, so that it can be compared with the file later."""
         os.close(self.descriptor)
         log.info("audit file closed", number=self.link.number, hash=self.link.hash)
 

@@ -63,7 +63,7 @@ class FleetOverview(Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether nothing goes on without a user."""
     paused: bool = False
     current: str = ""
-    """The wave that is under way."""
+    """The current wave."""
     waves: tuple[WaveRow, ...] = ()
     clusters: tuple[FleetClusterRow, ...] = ()
     created: str = ""

@@ -134,7 +134,7 @@ def is_early(step: ApplyStep, error: KubeError, made: Collection[str]) -> bool:
 
 
 def with_chosen(before: Object, after: Object, manifest: Object) -> Object:
-    """A Service in which ports that the server picks anew are not told."""
+    """A Service without the ports that the server picks anew."""
     spec = dict(part(after, "spec"))
     known = {
         each.get("nodePort")

@@ -1,4 +1,4 @@
-"""Which works somebody means, by names and clusters."""
+"""Which works are meant by names and clusters."""
 
 import asyncio
 from collections.abc import Sequence

@@ -77,7 +77,7 @@ class Site:
             at=request.path_qs,
             session=session,
             here=request.path,
-            said=session.hear() if session is not None else "",
+            said=session.take_message() if session is not None else "",
         )
         response = web.Response(text=text, content_type="text/html", status=status)
         response.enable_compression()

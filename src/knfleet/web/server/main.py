@@ -46,7 +46,7 @@ class StandaloneDashboard(Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     """Where to look, if one may not look everywhere nor list namespaces."""
     ready: Callable[[str], None] = lambda _: None
-    """Told the address once there is one."""
+    """Called with the address once there is one."""
 
 
 def known_of(releases: Releases | None) -> Known | None:

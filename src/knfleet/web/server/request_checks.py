@@ -2,7 +2,7 @@
 
 A page of another site must not be able to read or do anything here: names that are not ours are
 refused (DNS rebinding), forms must come from our own pages and bring the session's token, and the
-browser is told to load and run nothing but our own files.
+browser loads and runs nothing but our own files.
 """
 
 from urllib.parse import urlsplit
@@ -26,7 +26,7 @@ HEADERS = {
 
 
 async def harden(_request: web.Request, response: web.StreamResponse) -> None:
-    """Add what browsers must be told; as a signal, so that streams and errors get it too."""
+    """Add the headers for browsers; as a signal, so that streams and errors get it too."""
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)

@@ -39,15 +39,15 @@ class WebSession(Struct, eq=False):
     seen_at: float = float("-inf")
     """When the hub was last asked what the user may see."""
     said: str = ""
-    """What is to be told on the next page."""
+    """The message for the next page."""
     streams: int = 0
     """How many pages are open."""
 
     def __repr__(self) -> str:
         return f"WebSession({self.user!r})"
 
-    def hear(self) -> str:
-        """What is to be told, once."""
+    def take_message(self) -> str:
+        """The message for the next page; it is shown once."""
         said, self.said = self.said, ""
         return said
 

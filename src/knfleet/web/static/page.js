@@ -94,7 +94,7 @@ function patch(event) {
   document.body.dataset.rev = change.rev;
 }
 
-// --- the stream; a page that nobody looks at needs none ---
+// --- the stream; a page in the background needs none ---
 
 function open() {
   close();

@@ -101,7 +101,7 @@ async def published_bundle(hub: Client) -> bytes:
 
 
 async def given_config(spoke: Client, namespace: str) -> GrpcConfig | None:
-    """Where the agent of a spoke was told that the gRPC server is."""
+    """The address of the gRPC server in the configuration of a spoke's agent."""
     try:
         found = await spoke.get(SECRETS, BOOTSTRAP_SECRET, namespace)
         text = base64.b64decode(part(found, "data").get("config.yaml", ""))

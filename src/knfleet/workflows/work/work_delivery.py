@@ -245,7 +245,7 @@ async def delete(
 ) -> list[str]:
     """Delete the works of a set, the last first, and return when they are gone; their names.
 
-    By force, nobody is waited for: what they applied stays on the cluster.
+    By force, it does not wait for agents: what they applied stays on the cluster.
     """
     there = await works_of_set(client, name, cluster)
     keys = [Key.of(there[number]) for number in sorted(there, reverse=True)]

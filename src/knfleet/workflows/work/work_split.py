@@ -1,7 +1,7 @@
 """One set of objects as several ManifestWorks, when it is larger than one may be. Pure.
 
 An object stays in the work in which it is already: one that moved would be deleted by the one work
-and made by the other, in an order that nobody controls.
+and made by the other, in no defined order.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Removes objects that a work does not want any more: deletes them, or lets them go.
 
-An object goes with its UID as a precondition, so that one that was made anew by somebody else is
+An object goes with its UID as a precondition, so that one that another client created anew is
 left alone; it stays listed until it is really gone.
 """
 

@@ -2,7 +2,7 @@
 
 `OnSpokePresent` leaves fields out once the object exists. `OnSpokeChange` does so while the work
 itself does not change: an annotation of the object has the hash of what was last applied. Leaving
-a field out of an apply gives it up, and the server removes fields that nobody owns; so a field
+a field out of an apply gives it up, and the server removes fields without an owner; so a field
 that only we own is sent with the value that it has in the cluster.
 """
 

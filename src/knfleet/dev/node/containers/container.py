@@ -28,7 +28,7 @@ BACKOFF_LIMIT_SECONDS = 30.0
 LONG_RUN_SECONDS = 60.0
 """A container that ran so long starts its backoff anew."""
 RETRY_SECONDS = 1.0
-"""How often something missing is looked for, beside being told of changes."""
+"""How often something missing is looked for, besides notifications of changes."""
 LOG_CHECK_SECONDS = 5.0
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ class ContainerContext(Struct, frozen=True):
     """How to start it now; raises `ReferenceMissing`, `UnsupportedVolume`, `CommandNotFound`."""
     prober: Prober
     changed: Callable[[], None]
-    """Told after every change of the container's report."""
+    """Called after every change of the container's report."""
     news: asyncio.Event
     """Set when something that a waiting container might wait for has changed."""
 

@@ -41,7 +41,7 @@ class PodOwners:
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
         self.client = client
         self.changed = changed
-        """Told the identity of an object whose pods may have to behave differently."""
+        """Called with the identity of an object whose pods may have to behave differently."""
         self.informers = {
             kind: Informer(
                 client,

@@ -66,7 +66,7 @@ class References:
         self.client = client
         self.group = group
         self.changed = changed
-        """Told the namespace in which something changed."""
+        """Called with the namespace in which something changed."""
         self.stores: dict[str, tuple[NamespaceStore, asyncio.Task[None]]] = {}
 
     def hold(self, namespace: str, uid: str) -> NamespaceStore:

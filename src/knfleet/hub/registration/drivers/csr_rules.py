@@ -113,7 +113,7 @@ def requester(manifest: Object) -> tuple[str, tuple[str, ...]]:
     """Who asks for a certificate, and its groups.
 
     The gRPC server asks for others, whom it has authenticated; of anybody else the annotation is
-    not believed. Groups are not told by it: an agent is in those of its cluster.
+    not believed. Groups do not follow from it: an agent is in those of its cluster.
     """
     spec: Object = manifest.get("spec") or {}
     meta: Object = manifest["metadata"]

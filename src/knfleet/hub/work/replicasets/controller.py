@@ -93,7 +93,7 @@ class ReplicaSetController:
         )
 
     def by_replica_set(self, change: StoreChange) -> Iterable[Request]:
-        """A replica set changed; its own status concerns nobody."""
+        """A replica set changed; its own status is ignored."""
         old, new = change.old, change.new
         if old is None or new is None or identity(old) != identity(new):
             yield Request(HUB, change.key)

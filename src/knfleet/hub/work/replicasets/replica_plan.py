@@ -75,7 +75,7 @@ class ReplicaSetPlan(Struct, frozen=True):
     placements: tuple[PlacementPlan, ...]
     deleted: tuple[ReplicaWork, ...]
     kept: tuple[ReplicaWork, ...]
-    """Works that nobody wants, and that are not deleted yet."""
+    """Works that are no longer wanted, and not deleted yet."""
     next_look: datetime | None = None
 
 
