@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
 from knfleet.dev.dev_folder import write_private
+from knfleet.hub.certificates.certificate_authority import authority_usage
 
 LIFETIME = timedelta(days=3650)
 BACKDATED = timedelta(hours=1)
@@ -63,21 +64,10 @@ class CertificateAuthority:
         """A new authority that signs itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = subject(common_name)
-        usage = x509.KeyUsage(
-            digital_signature=True,
-            key_cert_sign=True,
-            crl_sign=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            encipher_only=False,
-            decipher_only=False,
-        )
         certificate = (
             draft(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(usage, critical=True)
+            .add_extension(authority_usage(), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
             )

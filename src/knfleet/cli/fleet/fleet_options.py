@@ -70,6 +70,15 @@ def cluster_options(command: Command) -> Command:
     return command
 
 
+list_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "tree", "json", "yaml"]),
+    default="table",
+    help="How to print.",
+)
+
+
 def resource_options(command: Command) -> Command:
     """The flags that say how much our pods may use."""
     classes = click.Choice(["Default", "BestEffort", "ResourceRequirement"])

@@ -9,6 +9,7 @@ import click
 from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
+    list_output_option,
     on_cluster,
     print_json,
     print_yaml,
@@ -24,13 +25,7 @@ if TYPE_CHECKING:
 @click.command("placements")
 @cluster_options
 @click.option("--namespace", "-n", default="", help="Namespace; all by default.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "tree", "json", "yaml"]),
-    default="table",
-    help="How to print.",
-)
+@list_output_option
 @click.argument("names", nargs=-1)
 @explained(KubeError)
 def command(

@@ -30,7 +30,26 @@ def authority(
     """A CA that signs itself, limited to some names; its subject tells it from those before."""
     mark = f"-ca@{int(begin.timestamp())}"
     name = common_name(subject[: COMMON_NAME_LIMIT - len(mark)] + mark)
-    usage = x509.KeyUsage(
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(authority_usage(), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    if names:
+        made = made.add_extension(constraints(names), critical=True)
+    return made.sign(key, hashes.SHA256())
+
+
+def authority_usage() -> x509.KeyUsage:
+    """What the key of a CA is for."""
+    return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
         crl_sign=True,
@@ -41,21 +60,6 @@ def authority(
         encipher_only=False,
         decipher_only=False,
     )
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    if names:
-        made = made.add_extension(constraints(names), critical=True)
-    return made.sign(key, hashes.SHA256())
 
 
 def constraints(names: Sequence[str]) -> x509.NameConstraints:
