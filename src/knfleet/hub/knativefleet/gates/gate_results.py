@@ -48,7 +48,7 @@ def query_result(gate: PrometheusGate, body: bytes) -> GateResult:
     try:
         answer = msgspec.json.decode(body, type=QueryAnswer)
         values = values_of(answer.data) if answer.status == "success" else []
-    except (msgspec.DecodeError, ValueError, TypeError, IndexError, KeyError):
+    except (msgspec.DecodeError, ValueError, TypeError, LookupError, RecursionError):
         return GateResult("Waiting", "the answer is not one of Prometheus")
     if answer.status != "success":
         return GateResult("Waiting", f"the query failed: {answer.error}")
