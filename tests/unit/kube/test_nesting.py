@@ -21,7 +21,7 @@ def levels(value: Any) -> int:
     """How deep lists are nested."""
     depth = 0
     while isinstance(value, list) and value:
-        value, depth = value[0], depth + 1
+        value, depth = value[0], depth + 1  # pyright: ignore[reportUnknownVariableType]  any JSON
     assert value in (TOO_DEEP, [])
     return depth
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 from knfleet.api import durations
 from knfleet.api.fleet.knativefleet import FleetGate, GateStatus, PrometheusGate
 from knfleet.api.knative.conditions import timestamp
+from knfleet.api.moments import as_moment
 from knfleet.api.texts import bounded
 from knfleet.hub.knativefleet.plan.fleet_rollout import GateView
-from knfleet.hub.registration.lease import as_moment
 
 KEPT = 20
 MESSAGE_BYTES = 800
