@@ -12,7 +12,7 @@ from knfleet.api.meta import Object
 
 DEEPEST = 200
 """Levels of an object that are read."""
-TOO_DEEP = "knfleet.dev/nested-too-deep"
+TOO_DEEP = "nested too deep to be read"
 """What stands for everything below."""
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 MARK = b'"' + TOO_DEEP.encode() + b'"'
