@@ -17,6 +17,7 @@ from knfleet.api.schema import decode
 from knfleet.hub.certificates.port_certificates import PortCertificates, renewal
 from knfleet.hub.tunnel.agent_listener import (
     AgentListener,
+    ListenerLimits,
     agent_context,
     peer_identity,
     server_context,
@@ -44,7 +45,13 @@ class AnyPassword:
 class TunnelHub:
     """The hub's end: the port of agents and the port of consumers."""
 
-    def __init__(self, *, mux: MuxLimits | None = None, front: FrontLimits | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        mux: MuxLimits | None = None,
+        front: FrontLimits | None = None,
+        listener: ListenerLimits | None = None,
+    ) -> None:
         self.clients = Authority("clients")
         self.clusters: dict[str, ManagedCluster] = {}
         self.ahead = timedelta(0)
@@ -54,7 +61,7 @@ class TunnelHub:
             identify=peer_identity,
         )
         self.listener = AgentListener(
-            self.registry, ListenAddress("127.0.0.1", free_port()), mux=mux
+            self.registry, ListenAddress("127.0.0.1", free_port()), limits=listener, mux=mux
         )
         routes = TunnelRoutes(self.registry)
         address = ListenAddress("127.0.0.1", free_port())

@@ -9,11 +9,11 @@ from cryptography import x509
 from knfleet.api.addon.addontemplate import ADDON_TEMPLATES
 from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
 from knfleet.api.addon.managedclusteraddon import ADDONS
-from knfleet.api.addon.names import DEFAULT_NAMESPACE
+from knfleet.api.addon.names import DEFAULT_NAMESPACE, KUBE_CLIENT_SIGNER
 from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, NAMESPACES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object, Resource
-from knfleet.api.operator import HUB_NAMESPACE
+from knfleet.api.operator import AGENT_NAMESPACE, HUB_NAMESPACE
 from knfleet.kube.auth.kubeconfig import connect, parse
 from knfleet.kube.auth.kubeconfig_entries import EntryOrigin
 from knfleet.kube.client.verbs import Client
@@ -112,6 +112,24 @@ async def test_an_add_on_runs_on_its_cluster_with_an_identity_of_its_own(scene: 
     await addons.is_gone(scene.spoke, CONFIG_MAPS, Key("hello", "settings"))
     await addons.is_gone(scene.spoke, SECRETS, Key("hello", "hello-hub-kubeconfig"))
     await scene.spoke.get(NAMESPACES, "hello")
+
+
+async def test_an_add_on_does_not_get_the_place_of_the_agents_own_secrets(scene: Scene):
+    """Its Secret would be called bootstrap-hub-kubeconfig."""
+    await scene.joined()
+    key = Key("c1", "bootstrap")
+    made = addons.addon(key.name, "c1", installNamespace=AGENT_NAMESPACE)
+    await scene.hub.create(ADDONS, made, "c1")
+    registration: Object = {"signerName": KUBE_CLIENT_SIGNER, "subject": {"user": "", "groups": []}}
+
+    status: Object = {"status": {"registrations": [registration]}}
+    await scene.hub.patch(ADDONS, key, status, subresource="status")
+
+    await addons.is_said(scene.hub, key, "ClusterCertificateRotated", "False")
+    found = await scene.hub.get(ADDONS, key.name, key.namespace)
+    said = {each["type"]: each["message"] for each in found["status"]["conditions"]}
+    assert "has the name of one of the agent's own" in said["ClusterCertificateRotated"]
+    await scene.hub.delete(ADDONS, key)
 
 
 @pytest.mark.full

@@ -78,6 +78,8 @@ def decode(manifest: Object, into: type[T]) -> T:
         return msgspec.convert(without_nulls(manifest), into)
     except msgspec.ValidationError as error:
         raise DecodeError(into.__name__, loose_key(manifest), in_words(str(error))) from error
+    except RecursionError as error:
+        raise DecodeError(into.__name__, loose_key(manifest), "nested too deep") from error
 
 
 def without_nulls(value: Any) -> Any:

@@ -19,6 +19,7 @@ from knfleet.api.operator import (
     RelatedResource,
 )
 from knfleet.api.rbac_rules import RBAC_GROUP, READ, cluster_role, rule
+from knfleet.hub.admission.hosted_addons import ADDON_HOSTING
 from knfleet.hub.admission.hub_account import hub_policies
 from knfleet.hub.admission.policies import policies
 from knfleet.hub.admission.profile_use import FLEET_USE, PROFILE_USE
@@ -64,6 +65,7 @@ def objects(plan: HubInstall) -> list[Object]:
         *policies(plan.agent_labels),
         *hub_policies(namespace),
         *work_policies(),
+        *ADDON_HOSTING.manifests(),
         *webhook_objects(namespace),
         {
             **named(BINDINGS.api_version, BINDINGS.kind, GLOBAL_SET, namespace),

@@ -272,5 +272,5 @@ def decode(body: bytes, kind: type[T], path: str) -> T:
     """An answer of discovery, decoded."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadResponse(f"GET {path}: not an answer of discovery: {error}") from error

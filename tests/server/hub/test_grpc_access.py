@@ -26,8 +26,15 @@ from knfleet.api.cluster.managedcluster import (
     MANAGED_CLUSTERS,
     agent_user,
 )
-from knfleet.api.core import LEASES, SECRETS
+from knfleet.api.core import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    LEASES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from knfleet.api.meta import Key, Object
+from knfleet.api.rbac_rules import cluster_role, rule
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.cloudevents.cloud_event import CloudEvent
 from knfleet.cloudevents.event_types import (
@@ -302,6 +309,54 @@ async def test_a_join_token_asks_to_join_and_sees_only_its_own_requests(door: Do
     assert made["metadata"]["annotations"][CSR_USER].endswith("agent-registration-bootstrap")
     await door.hub.delete(CSRS, Key("", "c9-a"))
     await door.hub.delete(CLUSTERS, Key("", "c9"))
+
+
+async def test_a_subscription_ends_with_the_token_by_which_it_began(
+    door: Door, fleet_connection: Connection, tmp_path: Path
+):
+    """Also while the rights of its user are still there."""
+    account: Object = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    meta = {"name": "follower", "namespace": "c1"}
+    await door.hub.apply(SERVICE_ACCOUNTS, {**account, "metadata": meta})
+    role = cluster_role("follower", [rule(LEASES.group, [LEASES.plural], ["list", "watch"])])
+    await door.hub.apply(CLUSTER_ROLES, role)
+    binding: Object = {
+        "apiVersion": CLUSTER_ROLES.api_version,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "follower"},
+        "roleRef": {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": "follower"},
+        "subjects": [{"kind": "ServiceAccount", **meta}],
+    }
+    await door.hub.apply(CLUSTER_ROLE_BINDINGS, binding)
+    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    answer = await door.hub.create(
+        SERVICE_ACCOUNTS, asked, "c1", name="follower", subresource="token"
+    )
+    identity = GrpcIdentity(token=answer["status"]["token"])
+    limits = ServiceLimits(recheck_seconds=0)
+    async with (
+        grpc_servers.running(fleet_connection, tmp_path, limits=limits) as server,
+        calling(server, identity, "c1") as follower,
+        follower.following(data_type(LEASES), {}) as events,
+    ):
+        await anext(aiter(events))
+        await door.hub.delete(SERVICE_ACCOUNTS, Key("c1", "follower"))
+
+        async def read() -> None:
+            async for _ in events:
+                continue
+
+        reading = asyncio.ensure_future(read())
+
+        async def is_over() -> bool:
+            # Each event has it checked again; that the token is good is remembered for seconds.
+            patch = {"metadata": {"annotations": {"now": str(asyncio.get_running_loop().time())}}}
+            await door.hub.patch(LEASES, Key("c1", LEASE_NAME), patch)
+            return reading.done()
+
+        await until(is_over, "the subscription is over")
+        with pytest.raises(Forbidden, match="neither a valid token"):
+            await reading
 
 
 async def test_the_annotation_of_the_server_is_forbidden_to_everybody_else(

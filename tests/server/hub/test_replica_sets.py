@@ -113,7 +113,7 @@ async def are_there(client: Client, *clusters: str) -> dict[str, Object]:
     return await found(client)
 
 
-async def report(client: Client, cluster: str, **conditions: str) -> None:
+async def report(client: Client, cluster: str, since: str = "", **conditions: str) -> None:
     """Report conditions of a work, as an agent does."""
     key = Key(cluster, NAME)
     work = await client.get(WORKS, key.name, key.namespace)
@@ -124,7 +124,7 @@ async def report(client: Client, cluster: str, **conditions: str) -> None:
             "reason": "Reported",
             "message": "",
             "observedGeneration": work["metadata"]["generation"],
-            "lastTransitionTime": timestamp(wall()),
+            "lastTransitionTime": since or timestamp(wall()),
         }
         for type_, status in conditions.items()
     ]
@@ -201,6 +201,25 @@ async def test_a_progressive_rollout_advances_by_itself_and_stops_at_failures(sp
     assert sorted(await found(space)) == ["r-a", "r-b"]
     await report(space, "r-b", Applied="True", Available="True")
     await are_there(space, *NAMES)
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        "0001-01-01T00:00:00+14:00",
+        pytest.param("9999-12-31T23:59:59Z", marks=pytest.mark.full),
+        pytest.param("2039-01-01T00:00:00Z", marks=pytest.mark.full),
+    ],
+)
+async def test_a_time_that_an_agent_invents_stops_no_rollout(space: Client, since: str):
+    """The work of one cluster must not decide on those of others."""
+    progressive = {"maxConcurrency": 1, "minSuccessTime": "1s"}
+    strategy = {"type": "Progressive", "progressive": progressive}
+    await replicate(space, config_map(colour="blue"), strategy=strategy)
+
+    await are_there(space, "r-a")
+    await report(space, "r-a", since, Applied="True", Available="True")
+    await are_there(space, "r-a", "r-b")
 
 
 async def test_a_changed_template_goes_the_same_way_and_can_be_paused(space: Client):

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from knfleet.api.cluster.managedcluster import CLEANUP_PRIORITY, CLUSTERS, FORCE_DETACH
 from knfleet.api.core import CLUSTER_ROLES, EVENTS
 from knfleet.api.knative.conditions import timestamp
@@ -14,7 +16,7 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from testbed import hubs
 from testbed.waiting import until
-from tests.support.hub_works import kept, work
+from tests.support.hub_works import config_map, kept, work
 from tests.support.registration import Agent, condition
 
 
@@ -73,6 +75,36 @@ async def test_completed_works_go_when_their_time_is_over(
             return await names(fleet, "default") == ["later", "replica"]
 
         await until(is_next_gone, "the other one is gone as soon as it is complete")
+
+
+async def test_a_work_that_is_nested_too_deep_keeps_no_other_from_being_seen(
+    fleet: Client, fleet_connection: Connection
+):
+    """API servers store ten thousand levels; anybody who may write works can send them."""
+    await fleet.create(WORKS, work("first", deleteOption={"ttlSecondsAfterFinished": 0}), "default")
+    text = msgspec.json.encode(work("deep", config_map("deep", data="HERE")))
+    deep = text.replace(b'"data":"HERE"', b'"data":' + b'{"a":' * 3000 + b"1" + b"}" * 3000)
+    path = f"/apis/{WORKS.api_version}/namespaces/default/manifestworks"
+    json = {"Content-Type": "application/json"}
+
+    await fleet.raw("POST", path, body=deep, headers=json)
+    async with hubs.running(fleet_connection):
+        await report(fleet, Key("default", "first"), COMPLETE, datetime.now(UTC))
+        await until(lambda: work_is_gone(fleet, "first"), "works that were there before are seen")
+
+        await fleet.delete(WORKS, Key("default", "deep"))
+        await fleet.create(
+            WORKS, work("second", deleteOption={"ttlSecondsAfterFinished": 0}), "default"
+        )
+        await fleet.raw("POST", path, body=deep, headers=json)
+        await report(fleet, Key("default", "second"), COMPLETE, datetime.now(UTC))
+        await until(lambda: work_is_gone(fleet, "second"), "so are those that come later")
+    await fleet.delete(WORKS, Key("default", "deep"))
+
+
+async def work_is_gone(fleet: Client, name: str) -> bool:
+    """Whether a work is gone."""
+    return name not in await names(fleet, "default")
 
 
 async def test_the_feature_that_deletes_completed_works_can_be_switched_off_and_on(

@@ -88,3 +88,15 @@ def test_odd_objects_are_refused_not_fatal():
 def test_what_is_no_review_is_not_answered(body: bytes):
     with pytest.raises(ReviewError):
         admission(validate)(body)
+
+
+def test_a_work_that_is_nested_too_deep_is_refused():
+    """Without an answer the API server would take it."""
+    text = asked(work("w", config_map(data="HERE")))
+    deep = text.replace(b'"HERE"', b"[" * 3000 + b"]" * 3000)
+
+    answer: Object = msgspec.json.decode(admission(validate)(deep))
+
+    assert answer["response"]["uid"] == "u"
+    assert answer["response"]["allowed"] is False
+    assert "nested deeper than 200 levels" in answer["response"]["status"]["message"]

@@ -119,6 +119,25 @@ def test_a_disk_that_is_full_ends_nothing(tmp_path: Path) -> None:
     assert (report.problem, report.last.number) == (None, 3)
 
 
+def test_a_file_that_cannot_be_rotated_writes_into_no_other(tmp_path: Path) -> None:
+    """The number of a closed file is that of the next connection."""
+    path = tmp_path / "audit.log"
+    file = written(path, 1, most_bytes=600, keep=1)
+    (tmp_path / "audit.log.1").mkdir()
+    while not file.is_failing:
+        file.write({"verb": "apply"})
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    file.write({"verb": "apply"})
+
+    assert os.fstat(other).st_size == 0
+    os.close(other)
+    (tmp_path / "audit.log.1").rmdir()
+    file.write({"verb": "apply"})
+    file.close()
+    assert not file.is_failing
+    assert not check(rotated(path)).problem
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With where its name comes from."""
     result = CliRunner().invoke(knfleet, ["audit", "verify", str(tmp_path / "none")])

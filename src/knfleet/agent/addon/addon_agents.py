@@ -21,6 +21,7 @@ from knfleet.agent.addon.addon_credentials import (
     request_manifest,
     request_pem,
     secret_manifest,
+    secret_problem,
     token_content,
     token_renewal_time,
     wanted_credentials,
@@ -176,6 +177,8 @@ class AddOnAgentController:
         self, addon: ManagedClusterAddOn, wanted: WantedCredential
     ) -> tuple[float, StandardCondition | None]:
         """Have one Secret there; when to look again, and what became of it."""
+        if problem := secret_problem(wanted):
+            raise CredentialRefused(problem)
         client = self.client(hosted=wanted.hosted)
         try:
             found = await client.get(SECRETS, wanted.secret.name, wanted.secret.namespace)

@@ -31,12 +31,14 @@ from knfleet.api.certificate_requests import CSRS, USAGES
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL
 from knfleet.api.conditions import find
 from knfleet.api.meta import Key, Object
+from knfleet.api.operator import BOOTSTRAP_SECRET, HUB_SECRET
 from knfleet.kube.auth.x509 import check_key_pair
 from knfleet.kube.yaml import dump_all, load_all
 
 SECRET_LABEL = "knfleet.dev/addon-credentials"  # noqa: S105  a label
 """Label of the Secrets that this agent writes: the add-on that they are for."""
 ACCOUNT_UID = re.compile(r"\(UID: ([^)]+)\)")
+AGENT_SECRETS = (BOOTSTRAP_SECRET, HUB_SECRET)
 LIFE_LEFT = 0.2
 """A token is replaced when so much of its life is left."""
 
@@ -92,6 +94,19 @@ def wanted_credentials(
             uses_token=tokens and each.is_kube_client,
         )
     return list(found.values())
+
+
+def secret_problem(wanted: WantedCredential) -> str:
+    """Why a Secret cannot be an add-on's; empty when it can.
+
+    Add-ons choose their names and namespaces, and so could name those by which the agent lives.
+    """
+    if wanted.secret.name not in AGENT_SECRETS:
+        return ""
+    return (
+        f"Secret {wanted.secret} of add-on {wanted.addon} has the name of one of the agent's own;"
+        " give the add-on another name"
+    )
 
 
 def request_pem(key: bytes, wanted: WantedCredential) -> bytes:

@@ -1,10 +1,11 @@
 """Whether an add-on is available, by the Lease that its agent renews. Pure."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from knfleet.api.addon.names import AVAILABLE
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
+from knfleet.api.moments import as_moment
 
 LEASE_SECONDS = 60
 GRACE_FACTOR = 5
@@ -41,7 +42,4 @@ def lease_condition(addon: str, lease: Object | None, now: datetime) -> Standard
 def renew_time(lease: Object | None) -> datetime | None:
     """When a Lease was last renewed."""
     spec: Object = (lease or {}).get("spec") or {}
-    try:
-        return datetime.fromisoformat(spec.get("renewTime") or "").astimezone(UTC)
-    except ValueError:
-        return None
+    return as_moment(spec.get("renewTime") or "")

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from knfleet.api.knative.conditions import timestamp
+from knfleet.api.moments import as_moment
 
 NEVER = timedelta(days=100 * 365)
 """From this grace period on nothing is evicted."""
@@ -34,7 +35,4 @@ def eviction(*, wanted: bool, started: str, grace: timedelta, now: datetime) -> 
 
 def moment_of(text: str) -> datetime | None:
     """The moment of a time stamp; none when there is none."""
-    try:
-        return datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
+    return as_moment(text)

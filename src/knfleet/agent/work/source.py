@@ -27,6 +27,7 @@ from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.verbs import Client
+from knfleet.kube.nesting import DEEPEST, TOO_DEEP
 
 PACKED = "packed"
 META = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp")
@@ -62,7 +63,11 @@ class Work(Struct, frozen=True):
 
     def spec(self) -> ManifestWorkSpec:
         """What the work wants; manifests are as the user wrote them. Raises DecodeError."""
-        raw: Object = msgspec.json.decode(zlib.decompress(self.packed))
+        text = zlib.decompress(self.packed)
+        if TOO_DEEP.encode() in text:
+            problem = f"spec: values are nested deeper than {DEEPEST} levels; flatten the manifests"
+            raise DecodeError("ManifestWork", self.metadata.key, problem)
+        raw: Object = msgspec.json.decode(text)
         manifests: list[Any] = part(raw, "workload").get("manifests") or []
         others = {name: value for name, value in raw.items() if name != "workload"}
         try:

@@ -229,7 +229,7 @@ class AddOnController:
         prepared: PreparedAddOn,
     ) -> ManagedClusterAddOnStatus:
         """Write the works of an add-on, and what their agents report."""
-        existing = self.informers.works_of(addon.key)
+        existing = self.informers.own_works(addon)
         parts = [(False, prepared.delivery.managed)]
         if addon.hosting_cluster:
             parts.append((True, prepared.delivery.hosting))
@@ -288,7 +288,7 @@ class AddOnController:
             return self.with_conditions(status, work_conditions.unsupported_configuration(wrong))
         states = [
             work_conditions.work_state(each)
-            for each in self.informers.works_of(addon.key)
+            for each in self.informers.own_works(addon)
             if "-pre-delete" not in each["metadata"]["name"]
         ]
         said = work_conditions.progressing(replace(addon, status=status), states)

@@ -162,8 +162,24 @@ class AddOnInformers:
         return decided_groups(self.decisions.by_index("placement", str(placement)))
 
     def works_of(self, addon: Key) -> list[Object]:
-        """The works of an add-on on a cluster, those on its hosting cluster included."""
+        """All works that say by labels that they are an add-on's, wherever they are."""
         return self.works.by_index("addon", str(addon))
+
+    def own_works(self, addon: ManagedClusterAddOn) -> list[Object]:
+        """The works of an add-on on its cluster and on the one that hosts it.
+
+        Labels alone say nothing: a user of any cluster's namespace, or of a replica set, sets them.
+        """
+        return [each for each in self.works_of(addon.key) if is_own(each, addon)]
+
+
+def is_own(work: Object, addon: ManagedClusterAddOn) -> bool:
+    """Whether a work with the labels of an add-on is where that has works, and belongs to it."""
+    metadata: Object = work["metadata"]
+    if metadata["namespace"] != addon.cluster:
+        return metadata["namespace"] == addon.hosting_cluster
+    owners: list[Object] = metadata.get("ownerReferences") or []
+    return any(each["uid"] == addon.metadata.uid for each in owners)
 
 
 SHARED: WeakKeyDictionary[HubInformers, AddOnInformers] = WeakKeyDictionary()

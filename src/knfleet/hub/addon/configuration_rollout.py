@@ -1,7 +1,7 @@
 """Which clusters get new configurations of an add-on now, and how far the rollout is. Pure."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from knfleet.api.addon.managedclusteraddon import ConfigReference, ManagedCluste
 from knfleet.api.addon.names import AVAILABLE, PROGRESSING
 from knfleet.api.conditions import StandardCondition, find, is_true, put
 from knfleet.api.meta import Key
+from knfleet.api.moments import as_moment
 from knfleet.hub.addon.delivery import work_conditions
 from knfleet.hub.addon.resolution import (
     BUILT_IN,
@@ -181,14 +182,7 @@ def progress_of(addon: ManagedClusterAddOn, wanted: Sequence[ConfigReference]) -
 
 def moment(condition: StandardCondition | None) -> datetime | None:
     """When a condition last changed."""
-    try:
-        return (
-            datetime.fromisoformat(condition.last_transition_time).astimezone(UTC)
-            if (condition and condition.last_transition_time)
-            else None
-        )
-    except ValueError:
-        return None
+    return as_moment(condition.last_transition_time) if condition else None
 
 
 def plan_of(

@@ -54,8 +54,6 @@ from knfleet.runtime.logs import log
 
 SEND_SECONDS = 30.0
 """A client that does not take an event for so long is cut off."""
-RECHECK_SECONDS = 600.0
-"""How often the rights of a subscriber are looked at when nothing changes."""
 HEARTBEAT_BYTES = event_bytes(BEAT)
 OBJECT_BYTES = 256 * 1024
 """Of an object that is not the status of a work."""
@@ -71,6 +69,8 @@ class ServiceLimits(Struct, frozen=True):
     calls_per_second: float = 100.0
     """Of one caller, after a burst."""
     burst: int = 500
+    recheck_seconds: float = 600.0
+    """How often identity and rights of a subscriber are looked at when nothing changes."""
 
 
 class CallRefused(Exception):
@@ -160,7 +160,7 @@ class EventService:
     ) -> None:
         """Send events, each within its time, and look at the client's rights now and then."""
         clock = asyncio.get_running_loop().time
-        recheck_at = clock() + RECHECK_SECONDS
+        recheck_at = clock() + self.limits.recheck_seconds
         async for event in events:
             try:
                 async with asyncio.timeout(SEND_SECONDS):
@@ -169,8 +169,8 @@ class EventService:
                 log.warning("client too slow", user=made.caller.user, cluster=made.cluster)
                 made.end("events were not taken in time")
             if clock() >= recheck_at:
-                recheck_at = clock() + RECHECK_SECONDS
-                await self.recheck(made)
+                recheck_at = clock() + self.limits.recheck_seconds
+                await self.recheck(made, context)
 
     async def authenticate(self, context: Any) -> Caller:
         """Who calls: by token, else by certificate."""
@@ -269,13 +269,20 @@ class EventService:
                 return f"{made.caller.user} may not {needed}"
         return ""
 
-    async def recheck(self, made: EventSubscription) -> None:
-        """End a subscription whose caller has lost its rights."""
+    async def recheck(self, made: EventSubscription, context: Any) -> None:
+        """End a subscription whose caller has lost its token or its rights."""
         try:
+            caller = await self.authenticate(context)
             problem = await self.denial(made)
+        except CallRefused as error:
+            if error.code is not Code.UNAVAILABLE:
+                made.end(error.message)
+            return
         except KubeError as error:
             log.warning("rights of a subscriber not checked", error=str(error))
             return
+        if caller != made.caller:
+            problem = "the token has become that of another user"
         if problem:
             made.end(problem)
 

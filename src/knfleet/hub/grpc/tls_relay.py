@@ -34,6 +34,8 @@ from knfleet.runtime.logs import log
 LIMITS = ConnectionLimits(connections=20_000, per_address=10_000, header_seconds=10.0)
 ANONYMOUS_BYTES = 256 * 1024
 """What a connection may send before a call on it was authenticated."""
+ALL_ANONYMOUS_BYTES = 128 * 1024 * 1024
+"""What all of them may send together: the gRPC server keeps it until a message is complete."""
 ANONYMOUS_SECONDS = 30.0
 """How long it may take until then."""
 ACCEPT_SECONDS = 1.0
@@ -51,6 +53,23 @@ class Peer:
         """Set when it is known who it is, by certificate or by token."""
 
 
+class AnonymousBytes:
+    """What connections have sent that have not shown who they are."""
+
+    def __init__(self, limit: int = ALL_ANONYMOUS_BYTES) -> None:
+        self.limit = limit
+        self.held = 0
+
+    def take(self, count: int) -> bool:
+        """Count more; whether that is still within the limit."""
+        self.held += count
+        return self.held <= self.limit
+
+    def release(self, count: int) -> None:
+        """A connection is known, or has ended."""
+        self.held -= count
+
+
 class TlsRelay:
     """Accepts TLS connections, and passes on what they carry."""
 
@@ -64,6 +83,7 @@ class TlsRelay:
         self.context: ssl.SSLContext | None = None
         """For new connections; None while there is no certificate."""
         self.ready = asyncio.Event()
+        self.anonymous = AnonymousBytes()
         self.peers: dict[int, Peer] = {}
         """By the port of the connection to the gRPC server."""
         self.address: tuple[str, int] | None = None
@@ -106,7 +126,7 @@ class TlsRelay:
                 log.warning("no connection accepted", error=error.strerror or type(error).__name__)
                 await asyncio.sleep(ACCEPT_SECONDS)
                 continue
-            outer = RelayEnd()
+            outer = RelayEnd(self.anonymous)
             guest = self.admission.admit(str(peer[0]), outer.end)
             if guest is None:
                 accepted.close()
@@ -119,7 +139,7 @@ class TlsRelay:
     ) -> None:
         """Relay one connection to its end."""
         port = 0
-        inner = RelayEnd()
+        inner = RelayEnd(self.anonymous)
         try:
             with suppress(OSError, TimeoutError):
                 peer, ends = await self.connect(accepted, outer)
@@ -132,6 +152,7 @@ class TlsRelay:
             self.peers.pop(port, None)
             self.admission.leave(guest)
             outer.abort()
+            outer.trust()
             inner.abort()
             if outer.transport is None:
                 accepted.close()
@@ -179,13 +200,16 @@ class TlsRelay:
         """Return when a call was authenticated, or the connection has ended till then."""
         async with asyncio.timeout(ANONYMOUS_SECONDS):
             await first(peer.authenticated, outer.closed)
-        outer.allowance = None
+        outer.trust()
 
 
 class RelayEnd(asyncio.Protocol):
     """One side of a relayed connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, anonymous: AnonymousBytes) -> None:
+        self.anonymous = anonymous
+        self.counted = 0
+        """How much of what it sent counts as anonymous."""
         self.transport: asyncio.Transport | None = None
         self.other: RelayEnd | None = None
         self.early: list[bytes] = []
@@ -222,7 +246,8 @@ class RelayEnd(asyncio.Protocol):
             return
         if self.allowance is not None:
             self.allowance -= len(data)
-            if self.allowance < 0:
+            self.counted += len(data)
+            if not self.anonymous.take(len(data)) or self.allowance < 0:
                 self.abort()
                 return
         self.other.transport.write(data)
@@ -234,6 +259,12 @@ class RelayEnd(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.resume_reading()
+
+    def trust(self) -> None:
+        """It is known who sends, or nothing more comes: what was sent is not counted any more."""
+        self.allowance = None
+        self.anonymous.release(self.counted)
+        self.counted = 0
 
     def abort(self) -> None:
         """End it without another word."""

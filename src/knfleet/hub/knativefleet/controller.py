@@ -18,6 +18,7 @@ from knfleet.api.fleet.knativefleet import (
     KnativeFleetStatus,
 )
 from knfleet.api.meta import HUB, Key, Object, Request
+from knfleet.api.moments import as_moment
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.manifest_fields import part
 from knfleet.hub.context import HubContext, plain
@@ -48,7 +49,6 @@ from knfleet.hub.knativefleet.rights import RULES
 from knfleet.hub.knativefleet.template.fleet_template import content_hash, content_of
 from knfleet.hub.knativefleet.template.revisions import Revision, fleet_of
 from knfleet.hub.placement.decisions.decision_objects import placements_of
-from knfleet.hub.registration.lease import as_moment
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import Conflict, NotFound
 from knfleet.runtime.controller import Result

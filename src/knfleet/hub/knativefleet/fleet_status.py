@@ -23,6 +23,7 @@ from knfleet.api.fleet.knativefleet import (
     WaveStatus,
 )
 from knfleet.api.knative.conditions import Status, timestamp
+from knfleet.api.moments import as_moment
 from knfleet.api.texts import bounded
 from knfleet.hub.knativefleet.fleet_events import few
 from knfleet.hub.knativefleet.plan.fleet_clusters import FleetSelection
@@ -36,7 +37,6 @@ from knfleet.hub.knativefleet.plan.fleet_rollout import (
     Rollback,
     WavePlan,
 )
-from knfleet.hub.registration.lease import as_moment
 
 WAVES_SHOWN = 100
 PROBLEMS_SHOWN = 50

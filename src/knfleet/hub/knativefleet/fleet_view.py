@@ -7,6 +7,7 @@ from knfleet.api import durations
 from knfleet.api.fleet.knativefleet import FLEET_LABEL, PROMOTE, RETRY, KnativeFleet
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Object
+from knfleet.api.moments import as_moment
 from knfleet.hub.knativefleet.children import chosen_child
 from knfleet.hub.knativefleet.gates.gate_results import gate_views
 from knfleet.hub.knativefleet.plan.child_state import Child
@@ -19,7 +20,6 @@ from knfleet.hub.knativefleet.plan.fleet_rollout import (
 from knfleet.hub.knativefleet.template.fleet_template import COMPONENTS, DesiredChildren
 from knfleet.hub.knativefleet.template.revisions import Revision
 from knfleet.hub.knativefleet.template.variables import ProfileFacts
-from knfleet.hub.registration.lease import as_moment
 
 UNKNOWN_REVISION = DesiredChildren(problem="the revision is not in the history any more")
 

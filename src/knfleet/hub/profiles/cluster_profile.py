@@ -20,7 +20,7 @@ from knfleet.api.inventory import CONTROL_PLANE_HEALTHY, MANAGER_LABEL, PROFILES
 from knfleet.api.inventory import JOINED as PROFILE_JOINED
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Key, Object
-from knfleet.hub.registration.lease import as_moment
+from knfleet.api.moments import as_moment
 from knfleet.kube.auth.x509 import authorities
 
 MANAGER = "open-cluster-management"

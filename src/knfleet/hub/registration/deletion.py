@@ -27,6 +27,7 @@ from knfleet.api.conditions import StandardCondition, find, put
 from knfleet.api.core import NAMESPACES
 from knfleet.api.knative.conditions import Status
 from knfleet.api.meta import Key, Object, Resource
+from knfleet.api.moments import as_moment
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import DELETING as WORK_DELETING
 from knfleet.api.work.manifestwork import WORKS
@@ -34,7 +35,6 @@ from knfleet.apply.manifest_fields import items
 from knfleet.hub.context import HubContext, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Acceptance
 from knfleet.hub.registration.drivers.registry import DRIVERS
-from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import ApiError, Conflict, NotFound
 from knfleet.operator.settings import SettingError, duration_seconds

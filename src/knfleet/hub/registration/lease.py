@@ -5,7 +5,7 @@ the agent writes into it. How far the agent's clock is off is reported by a cond
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.conditions import StandardCondition, find, is_true
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import Object
+from knfleet.api.moments import as_moment
 
 LEASE_STOPPED = "ManagedClusterLeaseUpdateStopped"
 HUB_TAINTS = (UNREACHABLE, UNAVAILABLE)
@@ -83,14 +84,6 @@ def is_clock_doubtful(cluster: ManagedCluster) -> bool:
     condition = find(cluster.status.conditions, CLOCK_SYNCED)
     is_off = condition is not None and condition.status == "False"
     return is_off or cluster.metadata.annotations.get(SKIP_CLOCK_CHECK) == "true"
-
-
-def as_moment(text: str) -> datetime | None:
-    """A time of Kubernetes; None when it is none."""
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        return None
 
 
 def seconds_until_expired(

@@ -17,6 +17,8 @@ from msgspec import Struct
 from knfleet.hub.rollout.rollout_model import Group, Plan, Progress, State, Strategy
 from knfleet.hub.rollout.shares import share
 
+CLOCK_SECONDS = 24 * 3600.0
+"""By how much the clock of a cluster may be ahead; times after that are not waited for."""
 PAUSED = "the rollout is paused"
 UNTOUCHED = Progress(State.TO_APPLY)
 
@@ -88,13 +90,19 @@ class RolloutView:
             return State.SUCCEEDED
         if progress.state is State.SUCCEEDED:
             soak = 0.0 if self.strategy.type == "All" else self.strategy.min_success_seconds
-            soaked = progress.since is None or self.has_passed(progress.since, soak)
+            since = self.believable(progress.since)
+            soaked = since is None or self.has_passed(since, soak)
             return State.SUCCEEDED if soaked else State.PROGRESSING
         if progress.state in (State.PROGRESSING, State.FAILED) and progress.since is not None:
             deadline = self.strategy.deadline_seconds
             if deadline is not None and self.has_passed(progress.since, deadline):
                 return State.TIMED_OUT
         return progress.state
+
+    def believable(self, since: datetime | None) -> datetime | None:
+        """When a cluster says that something was; None for what has yet to come."""
+        latest = self.now + timedelta(seconds=CLOCK_SECONDS)
+        return None if since is None or since > latest else since
 
     def has_passed(self, since: datetime, seconds: float) -> bool:
         """Whether something has lasted so long; if not, that moment is one to look again at."""

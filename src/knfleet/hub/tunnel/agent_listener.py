@@ -7,6 +7,7 @@ looked at again by the registry.
 import asyncio
 import socket
 import ssl
+from functools import partial
 
 from msgspec import Struct
 
@@ -14,13 +15,18 @@ from knfleet.hub.certificates.port_certificates import PortCertificates
 from knfleet.hub.tunnel.agent_identity import AgentIdentity, IdentityError, agent_identity
 from knfleet.hub.tunnel.tunnel_registry import AgentTunnel, TunnelRegistry
 from knfleet.kube.auth.tls import load_pair
+from knfleet.runtime.http.connection_limits import (
+    AcceptedConnection,
+    ConnectionAdmission,
+    ConnectionLimits,
+    PendingTask,
+)
 from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.http.listener import bound
 from knfleet.runtime.logs import log
 from knfleet.runtime.mux.protocol_name import ALPN
 from knfleet.runtime.mux.session import MuxLimits, MuxSession
 
-HANDSHAKE_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 """When to accept again after the system refused to."""
 
@@ -30,7 +36,8 @@ class ListenerLimits(Struct, frozen=True):
 
     connections: int = 4096
     handshakes: int = 256
-    """Connections that have not shown a certificate yet."""
+    """Connections that have not shown a certificate yet; the oldest makes room for a new one."""
+    handshake_seconds: float = 10.0
 
 
 def agent_context(serving: PortCertificates, client_authorities: bytes) -> ssl.SSLContext:
@@ -85,7 +92,11 @@ class AgentListener:
         self.context: ssl.SSLContext | None = None
         """Connections are closed until it is set."""
         self.sockets: list[socket.socket] = []
-        self.handshakes: set[asyncio.Task[None]] = set()
+        waiting = self.limits.handshakes
+        self.admission = ConnectionAdmission(
+            ConnectionLimits(waiting, waiting, header_seconds=self.limits.handshake_seconds)
+        )
+        """Those that shake hands."""
 
     async def open(self) -> int:
         """Take the address; the port. Raises `OSError`."""
@@ -122,30 +133,36 @@ class AgentListener:
                 log.warning("tunnel not accepted", error=problem, address=str(peer[0]))
                 accepted.close()
                 continue
-            task = group.create_task(self.shake_hands(accepted))
-            self.handshakes.add(task)
-            task.add_done_callback(self.handshakes.discard)
+            pending = PendingTask()
+            guest = self.admission.admit(str(peer[0]), pending.end)
+            if guest is None:
+                accepted.close()
+                continue
+            pending.task = group.create_task(self.shake_hands(accepted))
+            pending.task.add_done_callback(partial(self.leave, guest))
 
     def overload(self) -> str:
         """Why no connection can be accepted now; empty when one can."""
         if self.context is None:
             return "the hub has no certificates yet"
-        if len(self.handshakes) >= self.limits.handshakes:
-            return f"{self.limits.handshakes} TLS handshakes at once"
         if len(self.registry.connections) >= self.limits.connections:
             return f"{self.limits.connections} connections"
         return ""
 
+    def leave(self, guest: AcceptedConnection, _task: asyncio.Task[None]) -> None:
+        """A handshake is over."""
+        self.admission.leave(guest)
+
     async def shake_hands(self, accepted: socket.socket) -> None:
         """The TLS handshake; what follows is the session's."""
         tunnel = AgentTunnel(self.registry, self.mux)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: tunnel.session,
                 accepted,
                 ssl=self.context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_handshake_timeout=self.limits.handshake_seconds,
             )
         except (OSError, ssl.SSLError) as error:
             log.info("TLS handshake failed", error=str(error) or type(error).__name__)

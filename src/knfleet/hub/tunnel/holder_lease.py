@@ -7,8 +7,8 @@ from msgspec import Struct
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL
 from knfleet.api.cluster.tunnel import ROUND_TRIP, TUNNEL_LEASE
 from knfleet.api.meta import Object
+from knfleet.api.moments import as_moment
 from knfleet.apply.manifest_fields import part
-from knfleet.hub.registration.lease import as_moment
 from knfleet.runtime.leader.lease_rules import microtime
 
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import base64
-from collections.abc import Callable
+import hashlib
+from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from knfleet.api.meta import ClusterName
 from knfleet.hub.profiles.cluster_profile import ClusterAccess
@@ -22,13 +25,17 @@ REMEMBERED_SECONDS = 600.0
 PROBE_OPTIONS = ClientOptions(attempts=1, concurrency=1)
 
 
+Probe = Callable[[ClusterAccess], Awaitable[bool]]
+
+
 class TunnelPublication:
     """Routes for profiles, and the test whether a cluster is reached without one."""
 
-    def __init__(self, server: TunnelServer) -> None:
+    def __init__(self, server: TunnelServer, probe: Probe | None = None) -> None:
         self.server = server
-        self.probed: dict[tuple[str, str], tuple[float, bool]] = {}
-        """By server and CA: when it was tried, and whether it answered."""
+        self.probe: Probe = probe or answers
+        self.probed: dict[bytes, tuple[float, bool]] = {}
+        """By the digest of all that decides: when it was tried, and whether it answered."""
 
     def on_change(self, handler: Callable[[StoreChange], None]) -> None:
         """Call a function when routes of all clusters have changed."""
@@ -54,14 +61,24 @@ class TunnelPublication:
     async def is_direct(self, access: ClusterAccess) -> bool:
         """Whether an API server answers without the tunnel: tried without credentials."""
         now = asyncio.get_running_loop().time()
-        name = (access.server, access.authorities)
+        name = digest(access)
         at, answered = self.probed.get(name, (0.0, False))
         if not at or now - at > REMEMBERED_SECONDS:
-            answered = await answers(access)
+            answered = await self.probe(access)
             if len(self.probed) > 10_000:
                 self.probed.clear()
             self.probed[name] = (now, answered)
         return answered
+
+
+def digest(access: ClusterAccess) -> bytes:
+    """What tells ways to a cluster apart.
+
+    An agent chooses all of it: its choice decides nothing about a cluster with the same server, and
+    is not kept, for CAs may be large.
+    """
+    parts = (access.server, access.authorities, access.proxy_url, access.tls_server_name)
+    return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
 
 async def answers(access: ClusterAccess) -> bool:

@@ -19,6 +19,8 @@ from knfleet.runtime.mux.stream import MuxStream
 
 REPLACED_SECONDS = 60.0
 """How long streams of a tunnel that was replaced may go on."""
+PER_CLUSTER = 8
+"""So many connections may a cluster have: the newest, and those that were replaced."""
 LONGEST_TIMER_SECONDS = 24 * 3600.0
 
 FindCluster = Callable[[str], ManagedCluster | None]
@@ -72,7 +74,7 @@ class AgentTunnel:
             if timer is not None:
                 timer.cancel()
         self.registry.remove(self)
-        self.registry.connections.discard(self)
+        self.registry.connections.pop(self, None)
         if self.identity is not None:
             log.info("tunnel closed", cluster=self.identity.cluster, reason=reason)
 
@@ -125,12 +127,12 @@ class TunnelRegistry:
         self.identity_of = identify
         self.changed: Changed = changed or ignore
         self.tunnels: dict[str, AgentTunnel] = {}
-        self.connections: set[AgentTunnel] = set()
-        """With those that were replaced and those that have not greeted."""
+        self.connections: dict[AgentTunnel, None] = {}
+        """The oldest first, with those that were replaced and those that have not greeted."""
 
     def identify(self, tunnel: AgentTunnel) -> None:
         """A new connection: decide whether it may stay."""
-        self.connections.add(tunnel)
+        self.connections[tunnel] = None
         transport = tunnel.session.transport
         assert transport is not None
         peer = transport.get_extra_info("peername")
@@ -143,7 +145,18 @@ class TunnelRegistry:
         if reason := self.denial(tunnel):
             tunnel.deny(reason)
             return
+        self.make_room(tunnel.identity.cluster)
         self.watch_expiry(tunnel)
+
+    def make_room(self, cluster: str) -> None:
+        """End the oldest connections of a cluster that has too many: the hub's are limited."""
+        own = [
+            each
+            for each in self.connections
+            if each.identity is not None and each.identity.cluster == cluster
+        ]
+        for each in own[:-PER_CLUSTER]:
+            each.session.abort(f"the cluster has {PER_CLUSTER} newer connections")
 
     def denial(self, tunnel: AgentTunnel) -> str:
         """Why a tunnel may not be; empty when it may."""

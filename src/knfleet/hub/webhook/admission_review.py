@@ -8,6 +8,8 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw, Struct
 
+from knfleet.kube.nesting import DEEPEST, shallow
+
 BAD_REQUEST = 400
 
 
@@ -44,8 +46,12 @@ def admission(validate: Validate) -> Answer:
     """Answers AdmissionReviews by a function that decides."""
 
     def answer(body: bytes) -> bytes:
-        review = decoded(body)
-        problem = validate(review.request)
+        try:
+            review = decoded(body)
+            problem = validate(review.request)
+        except RecursionError:
+            review = decoded(shallow(body))
+            problem = f"the object is nested deeper than {DEEPEST} levels"
         response: dict[str, object] = {"uid": review.request.uid, "allowed": not problem}
         if problem:
             response["status"] = {

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from knfleet.api.conditions import StandardCondition, find
 from knfleet.api.meta import Object
+from knfleet.api.moments import as_moment
 from knfleet.api.schema import ObjectMeta, decode
 from knfleet.api.work.manifestwork import COMPLETE
 from knfleet.api.work.replicaset import REPLICA_SET_LABEL
 from knfleet.apply.manifest_fields import part
-from knfleet.hub.registration.lease import as_moment
 
 
 class ReportedStatus(Struct, frozen=True):

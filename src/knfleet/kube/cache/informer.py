@@ -18,6 +18,7 @@ from knfleet.kube.cache.watch import WatchEvent
 from knfleet.kube.client.retry import backoff
 from knfleet.kube.client.verbs import Client, ListSelection
 from knfleet.kube.errors import BadRequest, BadResponse, Expired, Invalid, KubeError, RequestTimeout
+from knfleet.kube.nesting import flattened
 
 __all__ = ["Informer", "StoreChange", "as_is", "without_managed_fields"]
 
@@ -246,7 +247,7 @@ class Informer:
     def put(self, manifest: Object, size: int = 0) -> Key:
         """Handle the state of an object."""
         key = key_of(manifest)
-        kept = self.trim(manifest)
+        kept = self.trimmed(manifest)
         self.weigh(key, size if self.kept_weight is None else self.kept_weight(kept))
         self.notify(self.store.put(key, kept))
         return key
@@ -255,8 +256,16 @@ class Informer:
         """Handle that an object is gone."""
         key = key_of(manifest)
         self.weigh(key, 0)
-        self.notify(self.store.remove(key, self.trim(manifest)))
+        self.notify(self.store.remove(key, self.trimmed(manifest)))
         return key
+
+    def trimmed(self, manifest: Object) -> Object:
+        """What is kept of an object."""
+        try:
+            return self.trim(manifest)
+        except RecursionError:
+            # A decoder takes a little more than what else is done with the object.
+            return self.trim(flattened(manifest))
 
     def weigh(self, key: Key, size: int) -> None:
         """Count an object by its size, which is 0 when it is gone."""

@@ -11,6 +11,7 @@ from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.responses import excerpt, name_kind, read_status, status_error
 from knfleet.kube.client.transport import Call, Transport
 from knfleet.kube.errors import BadResponse, ConnectionInterrupted
+from knfleet.kube.nesting import bounded_depth
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -39,8 +40,8 @@ class RawEvent(Struct):
     object: msgspec.Raw
 
 
-read_event = msgspec.json.Decoder(WatchEvent).decode
-read_raw_event = msgspec.json.Decoder(RawEvent).decode
+read_event = bounded_depth(msgspec.json.Decoder(WatchEvent).decode)
+read_raw_event = bounded_depth(msgspec.json.Decoder(RawEvent).decode)
 
 
 class LineTooLong(ValueError):

@@ -281,7 +281,7 @@ class Reader:
         body = await self.raw("GET", "/version", deadline=deadline)
         try:
             return msgspec.json.decode(body, type=ServerVersion).git_version
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BadResponse(f"{self.cluster}: GET /version: not a version: {error}") from error
 
     async def request(

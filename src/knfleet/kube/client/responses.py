@@ -11,6 +11,7 @@ from knfleet.api.texts import bounded
 from knfleet.kube.client.memory_budget import weight
 from knfleet.kube.client.retry import retry_after
 from knfleet.kube.errors import ApiError, BadResponse, KubeError, error_type
+from knfleet.kube.nesting import bounded_depth
 
 encode = msgspec.json.Encoder().encode
 
@@ -84,9 +85,9 @@ class RawList(Struct):
     items: list[Raw] | None = None
 
 
-read_object = msgspec.json.Decoder(dict[str, Any]).decode
-read_status = msgspec.json.Decoder(ApiStatus).decode
-read_list = msgspec.json.Decoder(RawList).decode
+read_object = bounded_depth(msgspec.json.Decoder(dict[str, Any]).decode)
+read_status = bounded_depth(msgspec.json.Decoder(ApiStatus).decode)
+read_list = bounded_depth(msgspec.json.Decoder(RawList).decode)
 
 
 def as_object(answer: HttpResponse, where: str) -> Object:

@@ -63,15 +63,20 @@ class AuditFile:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
 
     def rotate(self) -> None:
-        """Begin a new file."""
-        os.close(self.descriptor)
-        oldest = numbered(self.path, self.keep)
-        oldest.unlink(missing_ok=True)
-        for number in range(self.keep - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                numbered(self.path, number).rename(numbered(self.path, number + 1))
-        self.path.rename(numbered(self.path, 1))
-        self.descriptor = self.opened()
+        """Begin a new file; raises `OSError`.
+
+        The old one is closed last: whatever fails before, its number stays ours, and is not that of
+        a connection that is opened meanwhile.
+        """
+        if self.path.exists():
+            oldest = numbered(self.path, self.keep)
+            oldest.unlink(missing_ok=True)
+            for number in range(self.keep - 1, 0, -1):
+                with suppress(FileNotFoundError):
+                    numbered(self.path, number).rename(numbered(self.path, number + 1))
+            self.path.rename(numbered(self.path, 1))
+        old, self.descriptor = self.descriptor, self.opened()
+        os.close(old)
 
     def close(self) -> None:
         """Stop; the last hash is logged, so that it can be compared with the file later."""

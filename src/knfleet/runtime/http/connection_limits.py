@@ -4,6 +4,7 @@ A server that is full ends the connection that has waited longest for its reques
 connections, however many, do not keep requests out.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -27,6 +28,18 @@ class AcceptedConnection(Struct, eq=False):
     close: Callable[[], None]
     is_waiting: bool = True
     """Whether it has sent no request that is being answered."""
+
+
+class PendingTask:
+    """What a connection that is being set up is ended by."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        """End the connection to make room for another."""
+        if self.task is not None:
+            self.task.cancel()
 
 
 class ConnectionAdmission:

@@ -8,7 +8,13 @@ from knfleet.api.addon.addondeploymentconfig import CONFIGS
 from knfleet.api.addon.addontemplate import ADDON_TEMPLATES
 from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
 from knfleet.api.addon.managedclusteraddon import ADDONS
-from knfleet.api.addon.names import DEFAULT_NAMESPACE, FEATURE_LABEL, PRE_DELETE
+from knfleet.api.addon.names import (
+    ADDON_LABEL,
+    ADDON_NAMESPACE_LABEL,
+    DEFAULT_NAMESPACE,
+    FEATURE_LABEL,
+    PRE_DELETE,
+)
 from knfleet.api.cluster.managedcluster import ACCEPTED, CLUSTERS
 from knfleet.api.core import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from knfleet.api.meta import Key, Object
@@ -22,6 +28,7 @@ from knfleet.kube.endpoint import Connection
 from testbed import hubs
 from testbed.waiting import until
 from tests.support import addons
+from tests.support.hub_works import work
 from tests.support.registration import accept, is_said, managed_cluster
 
 
@@ -95,6 +102,28 @@ async def test_a_template_add_on_is_delivered_and_reported(fleet: Client, runnin
     await fleet.delete(CLUSTER_ADDONS, Key("", "delivered"))
     await addons.is_gone(fleet, ADDONS, key)
     await addons.is_gone(fleet, WORKS, Key.of(work))
+
+
+async def test_works_that_others_label_say_nothing_about_an_add_on(
+    fleet: Client, running: HubManager
+):
+    """Labels of a replica set are those of its works on all clusters."""
+    await joined(fleet, "o1", "o2")
+    foreign = Key("o1", "addon-claimed-deploy-7"), Key("o2", "elsewhere")
+    for key in foreign:
+        made = work(key.name, addons.config_map("a"))
+        made["metadata"]["labels"] = {ADDON_LABEL: "claimed", ADDON_NAMESPACE_LABEL: "o1"}
+        await fleet.create(WORKS, made, key.namespace)
+    await fleet.create(ADDON_TEMPLATES, addons.template("claimed", addons.config_map("a")))
+    await fleet.create(CLUSTER_ADDONS, addons.cluster_addon("claimed"))
+    await fleet.create(ADDONS, addons.addon("claimed", "o1"), "o1")
+
+    await addons.report(fleet, Key.of(await addons.work_of(fleet, "addon-claimed-deploy-0", "o1")))
+
+    await addons.is_said(fleet, Key("o1", "claimed"), "Progressing", "False", "Completed")
+    for key in foreign:
+        await fleet.delete(WORKS, key)
+    await fleet.delete(CLUSTER_ADDONS, Key("", "claimed"))
 
 
 async def test_placements_decide_where_an_add_on_is_installed(fleet: Client, running: HubManager):

@@ -1,7 +1,9 @@
 """What a work wants of the cluster, as pure functions."""
 
+import zlib
 from typing import Any
 
+import msgspec
 import pytest
 
 from knfleet.agent.work.desired import content
@@ -22,8 +24,10 @@ from knfleet.agent.work.desired.manifests import (
     read_manifests,
 )
 from knfleet.agent.work.desired.owners import OwnedState, removal, with_owner, without_owner
+from knfleet.agent.work.source import Work
 from knfleet.agent.work.work_planner import Claims, ObjectClaim
 from knfleet.api.meta import Object
+from knfleet.api.schema import DecodeError, ObjectMeta
 from knfleet.api.work.manifestwork import (
     ConditionRule,
     DeleteOption,
@@ -34,6 +38,7 @@ from knfleet.api.work.manifestwork import (
     SelectivelyOrphans,
     UpdateStrategy,
 )
+from knfleet.kube.nesting import TOO_DEEP
 
 A_MAP = ObjectRef("", "configmaps", "default", "a")
 
@@ -436,3 +441,12 @@ def test_a_field_that_only_we_own_is_sent_as_it_is(others: list[Object], sent: O
     whole = {"spec": {"replicas": 3, "image": "x"}}
 
     assert kept({"spec": {"image": "x"}}, whole, there, "work-agent") == sent
+
+
+def test_a_work_that_is_nested_too_deep_is_not_applied_in_part():
+    meta = ObjectMeta(name="w", namespace="c")
+    spec = {"workload": {"manifests": [{"spec": TOO_DEEP}]}}
+    work = Work(meta, zlib.compress(msgspec.json.encode(spec)), {})
+
+    with pytest.raises(DecodeError, match="nested deeper than 200 levels"):
+        work.spec()

@@ -56,6 +56,8 @@ def prometheus(url: str, least: str | None = None, most: str | None = "0.01") ->
         (b'{"status":"success","data":{"resultType":"scalar","result":[0,"0"]}}', "Passed", "0 is"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "Waiting", "not one"),
         (b"<html>", "Waiting", "not one of Prometheus"),
+        (b"[" * 3000, "Waiting", "not one of Prometheus"),
+        (b'{"data":' + b"[" * 3000, "Waiting", "not one of Prometheus"),
         (
             b'{"status":"success","data":{"resultType":"vector","result":[{}]}}',
             "Waiting",

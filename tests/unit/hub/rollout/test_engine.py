@@ -308,3 +308,14 @@ class TestChangesInTheMiddle:
 
             assert decided == Plan()
             assert decided.complete
+
+
+def test_a_success_in_the_future_is_not_waited_for():
+    """A cluster whose clock is wrong would hold its slot until then."""
+    strategy = Strategy(type="Progressive", max_concurrency=1, min_success_seconds=300)
+    ahead = {"c2": Progress(State.SUCCEEDED, NOW + timedelta(days=365))}
+    little = {"c2": Progress(State.SUCCEEDED, NOW + timedelta(minutes=1))}
+    groups = [Group(0, ("c2", "c3"))]
+
+    assert plan(groups, strategy, ahead, NOW).act == ("c3",)
+    assert plan(groups, strategy, little, NOW).act == ()

@@ -10,9 +10,9 @@ from msgspec import Struct
 from knfleet.api import durations
 from knfleet.api.fleet.knativefleet import FleetGate, GateStatus, PrometheusGate
 from knfleet.api.knative.conditions import timestamp
+from knfleet.api.moments import as_moment
 from knfleet.api.texts import bounded
 from knfleet.hub.knativefleet.plan.fleet_rollout import GateView
-from knfleet.hub.registration.lease import as_moment
 
 KEPT = 20
 MESSAGE_BYTES = 800
@@ -48,7 +48,7 @@ def query_result(gate: PrometheusGate, body: bytes) -> GateResult:
     try:
         answer = msgspec.json.decode(body, type=QueryAnswer)
         values = values_of(answer.data) if answer.status == "success" else []
-    except (msgspec.DecodeError, ValueError, TypeError, IndexError, KeyError):
+    except (msgspec.DecodeError, ValueError, TypeError, LookupError, RecursionError):
         return GateResult("Waiting", "the answer is not one of Prometheus")
     if answer.status != "success":
         return GateResult("Waiting", f"the query failed: {answer.error}")

@@ -20,10 +20,10 @@ from knfleet.api.knative.conditions import (
 )
 from knfleet.api.knative.resources import Component, KnativeStatus
 from knfleet.api.meta import Key, Object
+from knfleet.api.moments import as_moment
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.manifest_fields import part
 from knfleet.hub.knativefleet.template.fleet_template import KINDS, SpecValue
-from knfleet.hub.registration.lease import as_moment
 
 PASSING = "RemoteClusterStale"
 """The reason of a connection that is being made anew: not a cluster that is lost."""

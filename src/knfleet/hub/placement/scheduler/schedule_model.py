@@ -1,13 +1,14 @@
 """What the scheduler is given and what it answers."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec import Struct
 
 from knfleet.api.cluster.managedcluster import Effect
 from knfleet.api.conditions import StandardCondition
 from knfleet.api.meta import Object
+from knfleet.api.moments import as_moment
 from knfleet.api.quantity import quantity
 from knfleet.apply.manifest_fields import items, part
 
@@ -140,9 +141,4 @@ def scores_of(manifest: Object) -> Scores:
 
 def moment(text: str | None) -> datetime | None:
     """A time of the API; None when there is none."""
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        return None
+    return as_moment(text or "")

@@ -25,6 +25,8 @@ from knfleet.kube.errors import KubeError
 
 REMEMBERED_SECONDS = 10.0
 REMEMBERED_ANSWERS = 1000
+REVIEWS_AT_ONCE = 8
+"""Anybody may show tokens: the API server is asked about so many at once."""
 VERB = "proxy"
 
 
@@ -46,6 +48,7 @@ class FrontAuthorizer:
         self.informers = informers
         self.keys = keys
         self.answers: dict[tuple[bytes, str], Answer] = {}
+        self.reviews = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def authorize(self, request: ConnectRequest) -> str:
         """Who asks, for the log; raises `Refusal`."""
@@ -77,7 +80,8 @@ class FrontAuthorizer:
         known = self.answers.get(key)
         if known is None or known.until <= now:
             try:
-                user, refusal = await self.review(request)
+                async with self.reviews:
+                    user, refusal = await self.review(request)
             except KubeError as error:
                 raise Refusal(
                     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -93,9 +97,14 @@ class FrontAuthorizer:
     def remember(self, key: tuple[bytes, str], answer: Answer, now: float) -> None:
         """Keep an answer, and not too many."""
         if len(self.answers) >= REMEMBERED_ANSWERS:
-            self.answers = {name: each for name, each in self.answers.items() if each.until > now}
-            if len(self.answers) >= REMEMBERED_ANSWERS:
-                self.answers.clear()
+            # Refusals go first: a stranger makes as many of them as there are.
+            self.answers = {
+                name: each
+                for name, each in self.answers.items()
+                if each.until > now and not each.refusal
+            }
+        while len(self.answers) >= REMEMBERED_ANSWERS:
+            del self.answers[next(iter(self.answers))]
         self.answers[key] = answer
 
     async def review(self, request: ConnectRequest) -> tuple[str, str]:

@@ -15,6 +15,12 @@ from msgspec import Struct
 
 from knfleet.hub.tunnel.front.connect_request import HEAD_LIMIT, ConnectRequest, Refusal, parse
 from knfleet.hub.tunnel.tunnel_registry import TunnelRegistry
+from knfleet.runtime.http.connection_limits import (
+    AcceptedConnection,
+    ConnectionAdmission,
+    ConnectionLimits,
+    PendingTask,
+)
 from knfleet.runtime.http.listen_address import ListenAddress
 from knfleet.runtime.http.listener import bound
 from knfleet.runtime.logs import log
@@ -36,6 +42,8 @@ class FrontLimits(Struct, frozen=True):
     """What consumers may take of a hub."""
 
     connections: int = 8192
+    """When there are so many, the one that has waited longest makes room for a new one."""
+    per_address: int = 4096
     head_seconds: float = 10.0
     """How long a request may take to arrive."""
     authorization_seconds: float = 10.0
@@ -101,8 +109,9 @@ class TunnelRoutes:
 class FrontConnection(asyncio.Protocol):
     """One consumer, until it is connected."""
 
-    def __init__(self, front: "TunnelFront") -> None:
+    def __init__(self, front: "TunnelFront", guest: AcceptedConnection) -> None:
         self.front = front
+        self.guest = guest
         self.transport: asyncio.Transport | None = None
         self.head = bytearray()
         self.task: asyncio.Task[None] | None = None
@@ -139,6 +148,7 @@ class FrontConnection(asyncio.Protocol):
             self.description = {"cluster": request.cluster, "target": request.target}
             async with asyncio.timeout(self.front.limits.authorization_seconds):
                 self.description["user"] = await self.front.authorizer.authorize(request)
+            self.front.admission.begin(self.guest)
             await self.front.connect(request, splice.right)
         except TimeoutError:
             splice.stop()
@@ -148,9 +158,13 @@ class FrontConnection(asyncio.Protocol):
         except Refusal as refusal:
             splice.stop()
             self.refuse(refusal)
-        except BaseException:
+        except asyncio.CancelledError:
             splice.stop()
             raise
+        except Exception:  # noqa: BLE001  whatever it is, the consumer must not wait for ever
+            splice.stop()
+            log.exception("stream not opened", **self.description)
+            self.abort()
         else:
             self.join(splice, bytes(self.head[end + 4 :]))
 
@@ -195,11 +209,11 @@ class FrontConnection(asyncio.Protocol):
             self.timer.cancel()
         if self.task is not None:
             self.task.cancel()
-        self.front.connections.discard(self)
+        self.front.leave(self)
 
     def log_end(self) -> None:
         """A stream that was open is over."""
-        self.front.connections.discard(self)
+        self.front.leave(self)
         if self.splice is not None:
             log.info(
                 "stream closed",
@@ -234,7 +248,11 @@ class TunnelFront:
         self.context: ssl.SSLContext | None = None
         """Connections are closed until it is set."""
         self.connections: set[FrontConnection] = set()
-        self.handshakes: set[asyncio.Task[None]] = set()
+        self.admission = ConnectionAdmission(
+            ConnectionLimits(
+                self.limits.connections, self.limits.per_address, self.limits.head_seconds
+            )
+        )
         self.sockets: list[socket.socket] = []
 
     async def open(self) -> int:
@@ -262,28 +280,36 @@ class TunnelFront:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
+                accepted, peer = await loop.sock_accept(listening)
             except ConnectionError:
                 continue
             except OSError as error:
                 log.warning("stream not accepted", error=error.strerror or type(error).__name__)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            full = len(self.connections) + len(self.handshakes) >= self.limits.connections
-            if self.context is None or full:
-                log.warning("stream not accepted", error="full" if full else "no certificate yet")
+            if self.context is None:
+                log.warning("stream not accepted", error="no certificate yet")
                 accepted.close()
                 continue
-            task = group.create_task(self.shake_hands(accepted))
-            self.handshakes.add(task)
-            task.add_done_callback(self.handshakes.discard)
+            pending = PendingTask()
+            guest = self.admission.admit(str(peer[0]), pending.end)
+            if guest is None:
+                log.warning("stream not accepted", error="full")
+                accepted.close()
+                continue
+            pending.task = group.create_task(self.shake_hands(accepted, guest))
 
-    async def shake_hands(self, accepted: socket.socket) -> None:
+    def leave(self, connection: FrontConnection) -> None:
+        """A connection is over."""
+        self.connections.discard(connection)
+        self.admission.leave(connection.guest)
+
+    async def shake_hands(self, accepted: socket.socket, guest: AcceptedConnection) -> None:
         """The TLS handshake with a consumer."""
-        made = FrontConnection(self)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made = FrontConnection(self, guest)
         try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: made,
                 accepted,
@@ -294,4 +320,7 @@ class TunnelFront:
             log.debug("TLS handshake failed", error=str(error) or type(error).__name__)
         finally:
             if made.transport is None:
+                self.admission.leave(guest)
                 accepted.close()
+            else:
+                guest.close = made.abort

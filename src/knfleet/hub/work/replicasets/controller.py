@@ -11,6 +11,7 @@ from knfleet.api.cluster.placement import SATISFIED
 from knfleet.api.conditions import put
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.meta import HUB, Key, Object, Request
+from knfleet.api.moments import as_moment
 from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.api.work.replicaset import (
@@ -27,7 +28,6 @@ from knfleet.hub.context import HubContext, plain
 from knfleet.hub.hub_controller import HubController, Watch
 from knfleet.hub.placement.decisions.decision_groups import agrees, decided_groups
 from knfleet.hub.placement.decisions.decision_objects import placements_of
-from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.rollout.rollout_model import Progress, State, Strategy
 from knfleet.hub.rollout.strategy import WrongStrategy, strategy_of
 from knfleet.hub.work.replicasets import replica_status

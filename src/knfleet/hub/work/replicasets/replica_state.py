@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from knfleet.api.conditions import StandardCondition, find
 from knfleet.api.meta import Key, Object
+from knfleet.api.moments import as_moment
 from knfleet.api.schema import ObjectMeta, decode
 from knfleet.api.work.manifestwork import APPLIED, AVAILABLE, COMPLETE, DEGRADED, PROGRESSING
 from knfleet.api.work.replicaset import PLACEMENT_NAME_LABEL, ROLLOUT_STARTED, TEMPLATE_HASH
-from knfleet.hub.registration.lease import as_moment
 from knfleet.hub.rollout.rollout_model import Progress, State
 
 
