@@ -346,6 +346,21 @@ async def test_variables_are_replaced_for_each_cluster(space: Client):
     await are_there(space, *NAMES)
 
 
+async def test_a_work_of_another_client_is_left_alone(space: Client):
+    """The name of works follows from that of the replica set, so anyone can have one of it."""
+    workload = {"workload": {"manifests": [config_map(colour="theirs")]}}
+    await space.create(WORKS, thing(WORKS, NAME, "r-b", spec=workload))
+
+    await replicate(space, config_map(colour="ours"))
+
+    await are_there(space, "r-a", "r-c")
+    message = await says(space, "ManifestworkApplied", "False", "NotAsExpected")
+    assert f"ManifestWork r-b/{NAME} exists and is not of this replica set" in message
+    theirs = await space.get(WORKS, NAME, "r-b")
+    assert theirs["spec"]["workload"]["manifests"][0]["data"] == {"colour": "theirs"}
+    await space.delete(WORKS, Key("r-b", NAME))
+
+
 async def test_a_cluster_without_a_namespace_holds_nobody_up(space: Client):
     await add_clusters(space, ["r-d"])
     await decided(space, SPACE, "all", *NAMES, "r-d")

@@ -308,6 +308,11 @@ class ReplicaSetController:
         labels, claims = readable(self.informers.clusters.get(Key("", cluster)) or {})
         return ClusterVariables(cluster, labels, claims)
 
+    def is_of_others(self, owner: Key, work: Key) -> bool:
+        """Whether there is a work of this name that a replica set did not make."""
+        existing = self.informers.works.get(work)
+        return existing is not None and str(owner) not in owner_of(existing)
+
     async def write_works(
         self,
         replica_set: ManifestWorkReplicaSet,
@@ -322,6 +327,13 @@ class ReplicaSetController:
 
         async def write(cluster: str, placement: str, name: str) -> None:
             now = self.context.now()
+            if self.is_of_others(replica_set.key, Key(cluster, name)):
+                problem = (
+                    f"ManifestWork {cluster}/{name} exists and is not of this replica set; delete"
+                    " it, or give the replica set another name"
+                )
+                attempts[cluster] = Attempt(view.hashes[cluster], now, problem)
+                return
             order = WorkOrder(
                 owner=replica_set.key,
                 labels=replica_set.metadata.labels,
