@@ -11,6 +11,7 @@ from knfleet.api.core import CRDS, SERVICE_ACCOUNTS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Object
 from knfleet.api.operator import BOOTSTRAP_ACCOUNT, CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from knfleet.hub.aws_account import HubAwsAccount
 from knfleet.hub.context import Now
 from knfleet.hub.manager import HubManager, HubOptions, start_hub
 from knfleet.hub.tunnel.tunnel_server import TunnelOptions
@@ -89,6 +90,7 @@ async def running(
     now: Now | None = None,
     tunnel: TunnelOptions | None = None,
     webhook: ListenAddress | None = None,
+    aws: HubAwsAccount | None = None,
 ) -> AsyncGenerator[HubManager, None]:
     """A hub that runs, perhaps with another clock; requests of the users need no person."""
     manager = Manager()
@@ -99,6 +101,7 @@ async def running(
             tunnel=tunnel,
             webhook=webhook,
             webhook_names=("localhost",),
+            aws=aws,
         )
         fleet = start_hub(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())

@@ -121,7 +121,7 @@ async def test_a_hub_that_is_named_wrongly_is_refused_with_what_to_do(lend: Lend
         ({"--cluster-name": "c" * 64}, "at most 63"),
         ({"--cluster-name": "kube-system"}, "system namespace"),
         ({"--registration-auth": "grpc"}, "needs --grpc-server and --grpc-ca-file"),
-        ({"--registration-auth": "awsirsa"}, "not supported yet"),
+        ({"--registration-auth": "awsirsa"}, "needs --hub-cluster-arn and --managed-cluster-arn"),
         ({"--mode": "hosted"}, "go together"),
         ({"--resource-limits": "cpu"}, "--resource-qos-class ResourceRequirement"),
     ]

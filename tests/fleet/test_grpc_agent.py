@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from knfleet.agent.registration import client_certificate
+from knfleet.api.addon.addontemplate import ADDON_TEMPLATES
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
+from knfleet.api.addon.names import ADDON_LABEL, DEFAULT_NAMESPACE
 from knfleet.api.certificate_requests import CSR_USER, CSRS, GRPC_SIGNER
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
@@ -21,12 +26,19 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import AGENT_NAMESPACE, HUB_SECRET, KLUSTERLETS, OPERATOR_NAMESPACE
+from knfleet.api.operator import (
+    AGENT_NAMESPACE,
+    GRPC_SERVER_USER,
+    HUB_SECRET,
+    KLUSTERLETS,
+    OPERATOR_NAMESPACE,
+)
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
+from knfleet.kube.errors import NotFound
 from testbed import grpc_servers, hubs
 from testbed.agent_process import (
     Agent,
@@ -40,6 +52,7 @@ from testbed.agent_process import (
 from testbed.clusters import Lend
 from testbed.grpc_servers import RunningServer
 from testbed.waiting import until
+from tests.support import addons
 from tests.support.grpc_calls import CertificateMaker
 from tests.support.grpc_works import applied, whole_life, work
 
@@ -92,6 +105,21 @@ async def scene(lend: Lend, tmp_path: Path) -> AsyncIterator[GrpcScene]:
                 print(agent.said()[-6000:])
 
 
+async def addon_secret(scene: GrpcScene) -> dict[str, bytes]:
+    """What the add-on's agent got, as soon as it has."""
+
+    async def exists() -> bool:
+        try:
+            await scene.spoke.get(SECRETS, "hello-hub-kubeconfig", DEFAULT_NAMESPACE)
+        except NotFound:
+            return False
+        return True
+
+    await until(exists, f"the add-on has credentials: {scene.agent.said()}")
+    found = await scene.spoke.get(SECRETS, "hello-hub-kubeconfig", DEFAULT_NAMESPACE)
+    return {key: base64.b64decode(text) for key, text in found["data"].items()}
+
+
 async def renewed(scene: GrpcScene) -> None:
     """Have the agent renew a certificate that nears its end, without a person."""
     kept = await hub_secret(scene.spoke)
@@ -107,6 +135,37 @@ async def renewed(scene: GrpcScene) -> None:
 
     await until(is_renewed, "the certificate is renewed")
     assert (await hub_secret(scene.spoke))["tls.crt"] != kept["tls.crt"]
+
+
+async def test_an_add_on_gets_its_certificate_and_reports_over_grpc(scene: GrpcScene):
+    """The agent has no way to the API server: requests and statuses of add-ons are events."""
+    await scene.joined()
+    registration: list[Object] = [{"type": "KubeClient", "kubeClient": {"hubPermissions": []}}]
+    template = addons.template(
+        "hello", addons.config_map("settings", "hello"), registration=registration
+    )
+    await scene.hub.create(ADDON_TEMPLATES, template)
+    await scene.hub.create(CLUSTER_ADDONS, addons.cluster_addon("hello"))
+    await scene.hub.create(ADDONS, addons.addon("hello", "c1"), "c1")
+
+    await addons.is_said(scene.hub, Key("c1", "hello"), "ClusterCertificateRotated", "True")
+
+    content = await addon_secret(scene)
+    certificate = client_certificate.read(content["tls.crt"])
+    assert certificate is not None
+    user = "system:open-cluster-management:cluster:c1:addon:hello:agent:hello-agent"
+    assert certificate.common_name == user
+    (request,) = (await scene.hub.list(CSRS, labels=ADDON_LABEL)).items
+    assert request["spec"]["username"] == GRPC_SERVER_USER
+    assert request["metadata"]["annotations"][CSR_USER].startswith(agent_user("c1", ""))
+
+    await scene.hub.delete(CLUSTER_ADDONS, Key("", "hello"))
+
+    async def is_gone() -> bool:
+        found = await scene.spoke.list(SECRETS, DEFAULT_NAMESPACE)
+        return "hello-hub-kubeconfig" not in [each["metadata"]["name"] for each in found.items]
+
+    await until(is_gone, "the credentials are deleted with the add-on")
 
 
 async def test_a_cluster_joins_beats_reports_and_works_over_grpc(scene: GrpcScene):

@@ -24,10 +24,10 @@ from knfleet.agent.controllers import (
 from knfleet.agent.hub_session import CertificateHolder, HubSession
 from knfleet.agent.registration.bootstrap_kubeconfig import BootstrapSource, changed, readable
 from knfleet.agent.registration.cluster_names import AgentNames, random_agent
-from knfleet.agent.registration.cluster_registration import ensure_cluster
+from knfleet.agent.registration.cluster_registration import RegistrationRequest, ensure_cluster
 from knfleet.agent.registration.credential_store import CredentialStore
 from knfleet.agent.registration.drivers.driver import RequestRefused
-from knfleet.agent.registration.drivers.registry import DRIVERS, GRPC, driver_of, has_grpc
+from knfleet.agent.registration.drivers.registry import DRIVERS, driver_for, driver_of
 from knfleet.agent.registration.identity import (
     Bootstrap,
     HubCredentials,
@@ -61,6 +61,7 @@ class Agent:
         klusterlet: KlusterletController,
     ) -> None:
         self.settings = settings
+        self.auth_type = settings.auth_type
         self.driver = DRIVERS[settings.auth_type]
         self.spoke = spoke
         self.store = store
@@ -86,14 +87,19 @@ class Agent:
         """Use the driver that the Klusterlet asks for, else the one of the command line."""
         self.klusterlet.driver_changed.clear()
         wanted = self.klusterlet.auth_type or self.settings.auth_type
-        if wanted not in DRIVERS or (wanted == GRPC and not has_grpc()):
-            message = f"registration by {wanted} is not possible with this agent"
-            log.error("registration driver not supported", driver=wanted)
+        driver = driver_for(wanted, self.klusterlet.roles or self.settings.roles)
+        if isinstance(driver, str):
+            message = f"registration by {wanted} is not possible with this agent: {driver}"
+            log.error("registration driver not supported", driver=wanted, why=driver)
             self.klusterlet.fail("RegistrationDriverUnsupported", message)
             return
-        if DRIVERS[wanted] is not self.driver:
+        if wanted != self.auth_type:
             log.info("registration driver chosen", driver=wanted)
-        self.driver = DRIVERS[wanted]
+        self.auth_type, self.driver = wanted, driver
+
+    def wanted(self, names: AgentNames) -> RegistrationRequest:
+        """What the cluster is to be registered with."""
+        return self.settings.registration(names, self.driver.annotations)
 
     async def unless_changed(self, work: Coroutine[Any, Any, None], bootstrap: Bootstrap) -> None:
         """Do something until it ends, or the way to the hub changes."""
@@ -128,10 +134,11 @@ class Agent:
         if problem:
             log.info("joining", cluster=names.cluster, agent=names.agent, why=problem)
             self.klusterlet.report(replace(WAITING, message=f"Waiting to be accepted: {problem}"))
-            wanted = self.settings.registration(names)
+            wanted = self.wanted(names)
             made = await register(self.driver, bootstrap, wanted, self.klusterlet.fail)
             credentials = self.driver.located(made, bootstrap, self.store.folder)
-            log.info("got a certificate", cluster=names.cluster, user=names.user)
+            if credentials.certificate:
+                log.info("got a certificate", cluster=names.cluster, user=names.user)
         await self.store.save(credentials)
         self.lost = await self.run_session(credentials, bootstrap)
 
@@ -189,7 +196,7 @@ class Agent:
         hub = former.session_client(kept, names.cluster, CertificateHolder(credentials))
         try:
             async with asyncio.timeout(CHANGE_SECONDS):
-                wanted = self.settings.registration(names)
+                wanted = self.wanted(names)
                 answer = await self.driver.obtain(hub, wanted, self.klusterlet.fail)
         except (TimeoutError, KubeError) as error:
             log.warning("driver not changed with the former credentials", error=str(error))
@@ -199,8 +206,10 @@ class Agent:
         if isinstance(answer, RequestRefused):
             log.warning("driver not changed with the former credentials", error=answer.why)
             return None
-        log.info("registration driver changed", cluster=names.cluster, signer=self.driver.signer)
-        issued = replace(credentials, key=answer.key, certificate=answer.certificate, config=b"")
+        log.info("registration driver changed", cluster=names.cluster, driver=self.auth_type)
+        issued = HubCredentials(
+            names.cluster, names.agent, key=answer.key, certificate=answer.certificate
+        )
         return self.driver.located(issued, bootstrap, self.store.folder)
 
     async def run_session(self, credentials: HubCredentials, bootstrap: Bootstrap) -> str:
@@ -217,7 +226,7 @@ class Agent:
 
     async def remind(self, bootstrap: Bootstrap, credentials: HubCredentials) -> None:
         """Create the ManagedCluster again, should it have been deleted."""
-        wanted = self.settings.registration(AgentNames(credentials.cluster, credentials.agent))
+        wanted = self.wanted(AgentNames(credentials.cluster, credentials.agent))
         async with await self.driver.bootstrap_client(bootstrap, credentials.cluster) as hub:
             try:
                 await ensure_cluster(hub, wanted)

@@ -11,6 +11,7 @@ from knfleet.agent.work.work_settings import WorkSettings
 from knfleet.api.cluster.tunnel import TunnelMode
 from knfleet.api.meta import Object
 from knfleet.api.operator import AGENT_NAMESPACE
+from knfleet.aws.eks_arns import RegistrationRoles
 from knfleet.kube.endpoint import Endpoint
 
 HEALTH_SECONDS = 60.0
@@ -26,6 +27,8 @@ class AgentSettings(Struct, frozen=True):
     namespace: str = AGENT_NAMESPACE
     auth_type: str = "csr"
     """The registration driver."""
+    roles: RegistrationRoles | None = None
+    """With awsirsa: the clusters whose roles are used."""
     health_seconds: float = HEALTH_SECONDS
     """How often the cluster is looked at when nothing changes."""
     lifetime_seconds: int = 0
@@ -58,8 +61,9 @@ class AgentSettings(Struct, frozen=True):
     klusterlet: str = ""
     """The Klusterlet whose status tells how the agent is; none when empty."""
 
-    def registration(self, names: AgentNames) -> RegistrationRequest:
-        """What the hub gets at first."""
-        return RegistrationRequest(
-            names, self.annotations, self.client_configs, self.lifetime_seconds
-        )
+    def registration(
+        self, names: AgentNames, annotations: Mapping[str, str]
+    ) -> RegistrationRequest:
+        """What the hub gets at first; `annotations` are those of the registration driver."""
+        every = {**self.annotations, **annotations}
+        return RegistrationRequest(names, every, self.client_configs, self.lifetime_seconds)

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from knfleet.api.aws_registration import AgentAwsIrsa, HubAwsIrsa
 from knfleet.api.cluster.managedcluster import NAME_PATTERN, ClientConfig
 from knfleet.api.conditions import BY_TYPE, StandardCondition
 from knfleet.api.meta import Resource
@@ -121,7 +122,7 @@ class HubDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
     auth_type: Annotated[AuthType, doc("Registration auth type.")] = "csr"
     csr: Annotated[CsrDriver, doc("With csr.")] = CsrDriver()
-    awsirsa: Annotated[Free | None, doc("With awsirsa.")] = None
+    awsirsa: Annotated[HubAwsIrsa, doc("With awsirsa.")] = HubAwsIrsa()
     grpc: Annotated[GrpcRegistration, doc("With grpc.")] = GrpcRegistration()
 
 
@@ -253,6 +254,13 @@ class ClusterManager(Struct, frozen=True, kw_only=True, rename="camel", omit_def
         named = [each.grpc.auto_approved_identities for each in registration.registration_drivers]
         return frozenset[str]().union(*named)
 
+    @property
+    def aws_irsa(self) -> HubAwsIrsa | None:
+        """How clusters register by AWS roles; None when they do not."""
+        drivers = self.spec.registration_configuration.registration_drivers
+        found = [each.awsirsa for each in drivers if each.auth_type == "awsirsa"]
+        return found[0] if found else None
+
 
 class KlusterletDeployOption(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Where the agent runs."""
@@ -267,7 +275,7 @@ class AgentDriver(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """The way in which the cluster registers."""
 
     auth_type: Annotated[AuthType, doc("Registration auth type.")] = "csr"
-    aws_irsa: Annotated[Free | None, doc("With awsirsa.")] = None
+    aws_irsa: Annotated[AgentAwsIrsa, doc("With awsirsa.")] = AgentAwsIrsa()
 
 
 class AgentRegistration(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -240,6 +240,26 @@ def audit_arguments(folder: DevFolder, cluster: DevClusterState, policy: Object)
     ]
 
 
+def webhook_arguments(folder: DevFolder, cluster: DevClusterState, address: str) -> list[str]:
+    """Have an API server ask a webhook about tokens that are not its own."""
+    name = "webhook"
+    config: Object = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": address}}],
+        "users": [{"name": name, "user": {}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    file = folder.cluster(cluster.name) / "token-webhook.json"
+    write_private(file, msgspec.json.encode(config))
+    return [
+        f"--authentication-token-webhook-config-file={file}",
+        "--authentication-token-webhook-version=v1",
+        "--authentication-token-webhook-cache-ttl=1s",
+    ]
+
+
 def controller_manager_arguments(
     binary: Path, folder: DevFolder, cluster: DevClusterState
 ) -> list[str]:

@@ -64,6 +64,8 @@ class DevClusters:
         self.started: list[processes.RecordedProcess] = []
         """What this run has started, and takes back when it fails."""
         self.audit_policy: Object | None = None
+        self.token_webhook = ""
+        """The address of a webhook that API servers ask about tokens; none when empty."""
         """Which requests API servers that are started from now on write down; none without it."""
 
     async def up(self, spokes: int) -> DevState:
@@ -185,6 +187,8 @@ class DevClusters:
         arguments = control_plane.api_server_arguments(tools[API_SERVER].path, self.folder, cluster)
         if self.audit_policy is not None:
             arguments += control_plane.audit_arguments(self.folder, cluster, self.audit_policy)
+        if self.token_webhook:
+            arguments += control_plane.webhook_arguments(self.folder, cluster, self.token_webhook)
         return arguments
 
     def connection(self, name: str) -> Connection:

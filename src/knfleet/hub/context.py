@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, ManagedCluster
 from knfleet.api.meta import HUB, Key, Object, Request, Resource
+from knfleet.hub.aws_account import HubAwsAccount
 from knfleet.hub.clustermanager.configuration import HubConfiguration
 from knfleet.hub.informers import HubInformers
 from knfleet.hub.registration.lease import LeaseObservations
@@ -40,6 +41,7 @@ class HubContext(Struct, frozen=True):
     now: Now = wall
     tunnel: TunnelPublication | None = None
     """The tunnel of this replica, if there is one."""
+    aws: HubAwsAccount = field(default_factory=HubAwsAccount)
 
     def record_warning(self, cluster: ManagedCluster, reason: str, message: str) -> None:
         self.events.warning(regarding(cluster), reason, message)

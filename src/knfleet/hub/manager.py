@@ -6,6 +6,7 @@ from knfleet.api.addon.conversion import CONVERSION_PATH
 from knfleet.api.operator import OPERATOR_NAMESPACE, RelatedResource
 from knfleet.hub.addon import controller as addon
 from knfleet.hub.addon.conversion.conversion_review import answer_conversion
+from knfleet.hub.aws_account import HubAwsAccount
 from knfleet.hub.clustermanager import controller as clustermanager
 from knfleet.hub.clustermanager.configuration import HubConfiguration
 from knfleet.hub.clustersets import controller as clustersets
@@ -80,6 +81,8 @@ class HubOptions(Struct, frozen=True):
     """DNS names by which they are called, beside those of their Service."""
     namespace: str = OPERATOR_NAMESPACE
     """The hub's own, in which its certificates are kept."""
+    aws: HubAwsAccount | None = None
+    """How AWS is called; None: as the environment says."""
 
 
 class HubManager:
@@ -120,6 +123,7 @@ class HubManager:
             manager.lifetime,
             options.now,
             None if self.tunnel is None else TunnelPublication(self.tunnel),
+            options.aws or HubAwsAccount(),
         )
         self.controllers = [
             self.controller(each)

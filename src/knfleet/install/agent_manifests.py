@@ -26,6 +26,7 @@ from knfleet.api.operator import (
 )
 from knfleet.api.operator import GROUP as OPERATOR_GROUP
 from knfleet.api.rbac_rules import RBAC_GROUP
+from knfleet.aws.eks_arns import RegistrationRoles
 from knfleet.install.access_manifests import Account, access_objects
 from knfleet.install.deployments import (
     AGENT_MEMORY,
@@ -47,6 +48,8 @@ EXTERNAL_FOLDER = "/spoke/config"
 AGENT_ROLE = "knfleet:agent"
 WORK_ROLE = "knfleet:agent:works"
 ADDON_ROLE = "knfleet:agent:addons"
+ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
+"""By it EKS gives the pods of a ServiceAccount an identity in AWS."""
 
 
 class AgentInstall(Struct, frozen=True):
@@ -72,6 +75,8 @@ class AgentInstall(Struct, frozen=True):
     """The registration driver."""
     grpc_config: bytes = b""
     """With grpc: the configuration of the gRPC client, with a token."""
+    roles: RegistrationRoles | None = None
+    """With awsirsa: the EKS clusters of hub and agent."""
     rights: SpokeRights = field(default_factory=packaged_rights)
     """What the hub may do on the cluster."""
     managed_kubeconfig: bytes = b""
@@ -96,7 +101,7 @@ def home_objects(plan: AgentInstall) -> list[Object]:
         *crds,
         named("v1", "Namespace", plan.namespace),
         *([] if hosted else [named("v1", "Namespace", ADDON_NAMESPACE), *account_objects(plan)]),
-        named("v1", "ServiceAccount", plan.workload, plan.namespace),
+        agent_account(plan),
         network_policy(plan.workload, plan.namespace, {"app": plan.workload}, [HEALTH_PORT]),
         *home_roles(plan),
         *([] if hosted else agent_roles(plan)),
@@ -105,6 +110,15 @@ def home_objects(plan: AgentInstall) -> list[Object]:
         klusterlet(plan),
         agent_deployment(plan),
     ]
+
+
+def agent_account(plan: AgentInstall) -> Object:
+    """The agent's ServiceAccount; with awsirsa it has the role that the hub trusts."""
+    account = named("v1", "ServiceAccount", plan.workload, plan.namespace)
+    if plan.roles is not None:
+        annotations = {ROLE_ANNOTATION: plan.roles.managed_role_arn}
+        account["metadata"]["annotations"] = annotations
+    return account
 
 
 def managed_objects(plan: AgentInstall) -> list[Object]:
@@ -190,7 +204,13 @@ def binding(kind: str, role: str, account: str, namespace: str) -> Object:
 
 def klusterlet(plan: AgentInstall) -> Object:
     """The Klusterlet that says how the agent is installed."""
-    registration: Object = {"registrationDriver": {"authType": plan.auth_type}}
+    driver: Object = {"authType": plan.auth_type}
+    if plan.roles is not None:
+        driver["awsIrsa"] = {
+            "hubClusterArn": str(plan.roles.hub),
+            "managedClusterArn": str(plan.roles.managed),
+        }
+    registration: Object = {"registrationDriver": driver}
     if plan.annotations:
         registration["clusterAnnotations"] = plan.annotations
     of_works = [gate for gate in plan.feature_gates if gate[0] in WORK_GATES]
@@ -245,6 +265,9 @@ def agent_arguments(plan: AgentInstall) -> list[str]:
     ]
     if plan.auth_type != "csr":
         arguments.append(f"--registration-auth={plan.auth_type}")
+    if plan.roles is not None:
+        arguments.append(f"--hub-cluster-arn={plan.roles.hub}")
+        arguments.append(f"--managed-cluster-arn={plan.roles.managed}")
     if plan.external_urls:
         arguments.append(f"--spoke-external-server-urls={','.join(plan.external_urls)}")
     if plan.lifetime_seconds:

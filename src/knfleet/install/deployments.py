@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from knfleet import __version__
+from knfleet.api.aws_registration import HubAwsIrsa
 from knfleet.api.cluster.managedcluster import AGENT_LABELS
 from knfleet.api.cluster.tunnel import (
     AGENT_PORT,
@@ -89,6 +91,10 @@ class HubInstall(Struct, frozen=True):
     feature_gates: tuple[tuple[str, bool], ...] = ()
     grpc: GrpcExposure | None = None
     """How the gRPC server is exposed; None: clusters do not register over gRPC."""
+    aws: HubAwsIrsa | None = None
+    """How clusters register by AWS roles; None: they do not."""
+    has_csr: bool = True
+    """Whether clusters register by certificate requests."""
     releases: str = ""
     """Where Knative's release files are in the pod; empty: where the image has them."""
     check_profile_use: bool = False
@@ -123,12 +129,14 @@ def cluster_manager(plan: HubInstall) -> Object:
     driver: Object = {"authType": "csr"}
     if plan.auto_approved:
         driver["csr"] = {"autoApprovedIdentities": list(plan.auto_approved)}
-    drivers: list[Object] = [driver]
+    drivers: list[Object] = [driver] if plan.has_csr else []
     if plan.grpc is not None:
         by_grpc: Object = {"authType": "grpc"}
         if plan.grpc.auto_approved:
             by_grpc["grpc"] = {"autoApprovedIdentities": list(plan.grpc.auto_approved)}
         drivers.append(by_grpc)
+    if plan.aws is not None:
+        drivers.append({"authType": "awsirsa", "awsirsa": msgspec.to_builtins(plan.aws)})
     registration: Object = {"registrationDrivers": drivers}
     if plan.feature_gates:
         registration["featureGates"] = gate_list(plan.feature_gates)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cryptography import x509
 from msgspec import Struct
 
+from knfleet.api.aws_registration import MANAGED_ARN
 from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     ALLOW_REREGISTRATION,
@@ -179,7 +180,8 @@ async def accept_known(hub: Client, before: Object, wish: AcceptOptions) -> Acce
     """Approve what a cluster that is there asks for, and take it in."""
     key = Key.of(before)
     cluster = key.name
-    if not is_true(decode(before, ManagedCluster).status.conditions, JOINED):
+    by_role = MANAGED_ARN in part(before, "metadata", "annotations")
+    if not by_role and not is_true(decode(before, ManagedCluster).status.conditions, JOINED):
         await asked(hub, cluster, seconds=wish.patience)
     pending = await pending_requests(hub, cluster)
     chosen = choose(pending, cluster, wish)

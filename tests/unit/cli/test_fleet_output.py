@@ -112,11 +112,15 @@ def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
     ]
 
 
+ARN = "arn:aws:eks:us-west-2:123456789012:cluster/hub"
+AWS_INIT = ("init", "--registration-drivers", "csr,awsirsa")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["init", "--registration-drivers", "csr,awsirsa"], "AWS IAM roles is not supported yet"),
-        (["init", "--registration-drivers", "grpc"], "csr is always one"),
+        (["init", "--registration-drivers", "csr,awsirsa"], "needs --hub-cluster-arn"),
+        (["init", "--registration-drivers", "grpc"], "csr or awsirsa must be one"),
         (["init", "--registration-drivers", "carrier-pigeon"], "no such driver"),
         (["init", "--grpc-server", "x"], "need --registration-drivers csr,grpc"),
         (
@@ -127,7 +131,20 @@ def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
             "needs --grpc-server",
         ),
         (["init", "--auto-approved-grpc-identities", "me"], "ManagedClusterAutoApproval=true"),
-        (["init", "--hub-cluster-arn", "x"], "AWS IAM roles is not supported yet"),
+        (["init", "--hub-cluster-arn", "x"], "need --registration-drivers awsirsa"),
+        ([*AWS_INIT, "--hub-cluster-arn", "x"], "is not the ARN of an EKS cluster"),
+        ([*AWS_INIT, "--hub-cluster-arn", ARN, "--aws-resource-tags", "x"], "as name=value"),
+        (
+            [*AWS_INIT, "--hub-cluster-arn", ARN, "--auto-approved-arn-patterns", "a"],
+            "--auto-approved-arn-patterns needs --feature-gates",
+        ),
+        (
+            [
+                *(*AWS_INIT, "--hub-cluster-arn", ARN, "--auto-approved-arn-patterns", "("),
+                *("--feature-gates", "ManagedClusterAutoApproval=true"),
+            ],
+            "no regular expression",
+        ),
         (["init", "--enable-sync-labels"], "labels are not copied"),
         (["init", "--bundle-version-overrides", "x"], "there is one image"),
         (["agent", "--spoke-cluster-name", "c1", "--feature-gates", "X"], "write it as X=true"),
@@ -139,6 +156,21 @@ def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
         (["agent"], "--spoke-cluster-name is missing"),
         (
             ["agent", "--spoke-cluster-name", "c1", "--registration-auth", "awsirsa"],
+            "needs --hub-cluster-arn and --managed-cluster-arn",
+        ),
+        (
+            ["agent", "--spoke-cluster-name", "c1", "--hub-cluster-arn", ARN],
+            "need --registration-auth awsirsa",
+        ),
+        (
+            [
+                *("agent", "--spoke-cluster-name", "c1", "--registration-auth", "awsirsa"),
+                *("--hub-cluster-arn", ARN, "--managed-cluster-arn", ARN),
+            ],
+            "is the hub itself",
+        ),
+        (
+            ["agent", "--spoke-cluster-name", "c1", "--registration-auth", "carrier-pigeon"],
             "not supported",
         ),
         (

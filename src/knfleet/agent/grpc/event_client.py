@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import Any, Self
 
 from knfleet.agent.grpc.event_channel import EventChannel, ResyncEnd
+from knfleet.api.addon.managedclusteraddon import ADDONS
 from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import CLUSTERS, LEASE_NAME
@@ -40,7 +41,7 @@ from knfleet.kube.client.verbs import Client, ClientOptions, ListSelection
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import Conflict, Expired, Forbidden, KubeError, NotFound
 
-FOLLOWED = (CLUSTERS, CSRS, LEASES)
+FOLLOWED = (CLUSTERS, CSRS, LEASES, ADDONS)
 LETTERS = string.ascii_lowercase + string.digits
 SUFFIX_LETTERS = 5
 
@@ -147,9 +148,10 @@ class EventClient(Client):
         deadline: float | None = None,
     ) -> ObjectList:
         """All objects of a selection."""
-        del labels, metadata_only, limit, resource_version, deadline
+        del metadata_only, limit, resource_version, deadline
         found = await self.snapshot(ListSelection(resource, namespace, "", fields))
-        return ObjectList(found, "")
+        chosen = [each for each in found if has_labels(each, labels)]
+        return ObjectList(chosen, "")
 
     async def get(
         self,
@@ -226,11 +228,11 @@ class EventClient(Client):
         dry_run: bool = False,
         deadline: float | None = None,
     ) -> Object:
-        """Change the status of the ManagedCluster, the token for it, or the count of an Event."""
+        """Change the status of the ManagedCluster or an add-on, a token, the count of an Event."""
         del strategic, dry_run, deadline
         if isinstance(patch, dict):
-            if resource == CLUSTERS and subresource == "status":
-                return await self.patch_status(key, patch)
+            if resource in (CLUSTERS, ADDONS) and subresource == "status":
+                return await self.patch_status(resource, key, patch)
             if resource == SECRETS and key.name == ACCESS_SECRET:
                 meta = {"name": key.name, "namespace": key.namespace}
                 made = {"metadata": meta, "data": patch.get("data") or {}}
@@ -242,15 +244,15 @@ class EventClient(Client):
                 return {"metadata": meta}
         raise self.unsupported("patch", resource)
 
-    async def patch_status(self, key: Key, patch: Object) -> Object:
-        """Change the status of the ManagedCluster in the state that the patch was made for."""
-        known = self.latest.get((CLUSTERS, key))
+    async def patch_status(self, resource: Resource, key: Key, patch: Object) -> Object:
+        """Change the status of an object in the state that the patch was made for."""
+        known = self.latest.get((resource, key))
         version = part(patch, "metadata").get("resourceVersion")
         if known is None or version not in (None, known["metadata"].get("resourceVersion")):
-            message = f"{CLUSTERS.plural} {key.name} has changed"
+            message = f"{resource.plural} {key.name} has changed"
             raise Conflict(message, code=409, reason="Conflict", where="hub")
         changed = {**known, "status": merged(part(known, "status"), part(patch, "status"))}
-        await self.publish(CLUSTERS, STATUS, UPDATE, changed)
+        await self.publish(resource, STATUS, UPDATE, changed)
         return changed
 
     async def publish(self, resource: Resource, where: str, action: str, manifest: Object) -> None:
@@ -275,6 +277,17 @@ def is_selected(selection: ListSelection, manifest: Object) -> bool:
     """Whether an object is one that was asked for by name, if any name was."""
     field, _, name = selection.fields.partition("=")
     return field != "metadata.name" or manifest["metadata"].get("name") == name
+
+
+def has_labels(manifest: Object, labels: str) -> bool:
+    """Whether an object has labels as `a=b`, and lacks those as `!a`."""
+    present = part(manifest, "metadata", "labels")
+    for each in filter(None, labels.split(",")):
+        name, mark, value = each.partition("=")
+        fits = present.get(name) == value if mark else name.removeprefix("!") not in present
+        if not fits:
+            return False
+    return True
 
 
 def with_name(manifest: Object) -> Object:

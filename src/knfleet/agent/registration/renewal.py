@@ -53,7 +53,8 @@ class CredentialController:
 
     def watch(self, wake: Wake) -> Sequence[Component]:
         """The Secret that holds the credentials, and whether the cluster is accepted."""
-        self.report("True", "ClientCertificateUpdated", self.rotated(self.credentials))
+        if self.driver.validity(self.credentials):
+            self.report("True", "ClientCertificateUpdated", self.rotated(self.credentials))
         self.session.on_cluster(wake, relevant_state)
         self.secret.on_change(lambda _: wake())
         return [self.secret]
@@ -106,7 +107,7 @@ class CredentialController:
     async def renew(self) -> None:
         """Obtain the next credentials with the current ones, and use them."""
         answer = None
-        wanted = self.session.settings.registration(self.session.names)
+        wanted = self.session.settings.registration(self.session.names, self.driver.annotations)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await self.driver.obtain(self.session.hub, wanted, log_failure)

@@ -22,6 +22,7 @@ from knfleet.api.operator import (
 )
 from knfleet.api.schema import decode
 from knfleet.apply.manifest_fields import part
+from knfleet.aws.eks_arns import ArnProblem, EksArn, RegistrationRoles
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import Conflict, Forbidden, NotFound
@@ -70,7 +71,7 @@ class KlusterletController:
 
     def changed(self, change: StoreChange) -> None:
         """Note when the Klusterlet asks for another registration driver."""
-        old, new = (auth_type_of(each) for each in (change.old, change.new))
+        old, new = (driver_part(each) for each in (change.old, change.new))
         if change.old is not None and old != new:
             self.driver_changed.set()
 
@@ -86,6 +87,16 @@ class KlusterletController:
     def auth_type(self) -> str:
         """The registration driver that the Klusterlet asks for; empty when it says nothing."""
         return auth_type_of(self.informer.get(Key("", self.name)))
+
+    @property
+    def roles(self) -> RegistrationRoles | None:
+        """The EKS clusters that the Klusterlet names; None when it does not name both."""
+        found = part(driver_part(self.informer.get(Key("", self.name))), "awsIrsa")
+        arns = (str(found.get(name, "")) for name in ("hubClusterArn", "managedClusterArn"))
+        try:
+            return RegistrationRoles(*(EksArn.of(each) for each in arns))
+        except ArnProblem:
+            return None
 
     def report(self, connection: HubConnectionStatus) -> None:
         """Tell how the way to the hub is from now on."""
@@ -114,8 +125,13 @@ class KlusterletController:
 
 def auth_type_of(manifest: Object | None) -> str:
     """The registration driver that a Klusterlet asks for."""
-    found = part(manifest or {}, "spec", "registrationConfiguration", "registrationDriver")
+    found = driver_part(manifest)
     return str(found.get("authType", ""))
+
+
+def driver_part(manifest: Object | None) -> Object:
+    """What a Klusterlet says of the registration driver."""
+    return part(manifest or {}, "spec", "registrationConfiguration", "registrationDriver")
 
 
 def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datetime) -> Object:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Command = Callable[..., Any]
-LATER = {
-    "awsirsa": "registration by AWS IAM roles is not supported yet; use csr or grpc",
-}
 LATER_FLAGS = {
     "image-pull-credential-file": (
         "pull secrets are not made yet; add yours to the ServiceAccount, or give --image-registry"
@@ -137,8 +134,7 @@ def later_options(*names: str) -> Callable[[Command], Command]:
 
 def reason_of(flag: str) -> str:
     """Why a flag is not supported yet."""
-    known = LATER_FLAGS.get(flag.removeprefix("--"))
-    return known or LATER["awsirsa"]
+    return LATER_FLAGS[flag.removeprefix("--")]
 
 
 def connection_of(kubeconfig: Path | None, context: str | None) -> "Connection":

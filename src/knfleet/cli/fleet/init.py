@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.fleet.aws_options import aws_of, names_of, patterns_of
 from knfleet.cli.fleet.fleet_options import (
     cluster_options,
     connection_of,
@@ -69,7 +70,7 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     "--registration-drivers",
     "drivers",
     default="csr",
-    help="Registration drivers, as csr,grpc.",
+    help="Registration drivers, as csr,grpc,awsirsa.",
 )
 @click.option(
     "--grpc-endpoint-type",
@@ -86,6 +87,19 @@ DRIVERS = ("csr", "grpc", "awsirsa")
     "grpc_approved",
     default="",
     help="With grpc: users whose clusters are accepted automatically, as a,b.",
+)
+@click.option("--hub-cluster-arn", "hub_arn", default="", help="With awsirsa: ARN of this cluster.")
+@click.option(
+    "--aws-resource-tags",
+    "aws_tags",
+    default="",
+    help="With awsirsa: tags of what the hub makes in AWS, as a=b,c=d.",
+)
+@click.option(
+    "--auto-approved-arn-patterns",
+    "arn_patterns",
+    multiple=True,
+    help="With awsirsa: regular expression; clusters whose ARN matches are accepted automatically.",
 )
 @click.option(
     "--auto-approved-csr-identities",
@@ -123,9 +137,6 @@ DRIVERS = ("csr", "grpc", "awsirsa")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @click.option("--singleton", is_flag=True, hidden=True)
 @later_options(
-    "hub-cluster-arn",
-    "aws-resource-tags",
-    "auto-approved-arn-patterns",
     "image-pull-credential-file",
     "bundle-version-overrides",
     "cluster-manager-values-file",
@@ -186,10 +197,14 @@ def plan_of(options: dict[str, Any]) -> "HubInstall":
 
     gates = gates_of(options["gates"])
     approved = names_of(options["approved"])
-    for flag, names in (("csr", approved), ("grpc", names_of(options["grpc_approved"]))):
+    for flag, names in (
+        ("csr-identities", approved),
+        ("grpc-identities", names_of(options["grpc_approved"])),
+        ("arn-patterns", patterns_of(options["arn_patterns"])),
+    ):
         if names and not dict(gates).get(AUTO_APPROVAL_GATE):
             raise click.UsageError(
-                f"--auto-approved-{flag}-identities needs --feature-gates {AUTO_APPROVAL_GATE}=true"
+                f"--auto-approved-{flag} needs --feature-gates {AUTO_APPROVAL_GATE}=true"
             )
     return HubInstall(
         image=image_from(options["registry"], options["image"], options["version"]),
@@ -197,6 +212,8 @@ def plan_of(options: dict[str, Any]) -> "HubInstall":
         auto_approved=approved,
         feature_gates=gates,
         grpc=exposure_of(options),
+        aws=aws_of(options),
+        has_csr="csr" in names_of(options["drivers"]),
         releases=options["releases"],
         check_profile_use=options["check_profile_use"],
         agent_labels=label_prefixes(options["labels"]),
@@ -205,23 +222,19 @@ def plan_of(options: dict[str, Any]) -> "HubInstall":
     )
 
 
-def names_of(text: str) -> tuple[str, ...]:
-    """Names as a,b."""
-    return tuple(name for name in text.split(",") if name)
-
-
 def exposure_of(options: dict[str, Any]) -> "GrpcExposure | None":
     """How agents reach the gRPC server, if clusters may register so."""
-    from knfleet.cli.fleet.fleet_options import LATER
     from knfleet.install.deployments import GrpcExposure
 
     drivers = names_of(options["drivers"])
     for driver in drivers:
-        if driver not in ("csr", "grpc"):
-            known = LATER.get(driver, f"there is no such driver; use {', '.join(DRIVERS)}")
+        if driver not in DRIVERS:
+            known = f"there is no such driver; use {', '.join(DRIVERS)}"
             raise click.UsageError(f"--registration-drivers {driver}: {known}")
-    if "csr" not in drivers:
-        raise click.UsageError(f"--registration-drivers {options['drivers']}: csr is always one")
+    if not {"csr", "awsirsa"}.intersection(drivers):
+        raise click.UsageError(
+            f"--registration-drivers {options['drivers']}: csr or awsirsa must be one"
+        )
     host: str = options["grpc_host"]
     if "grpc" not in drivers:
         if host or options["grpc_type"] or options["grpc_approved"]:

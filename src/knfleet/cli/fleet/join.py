@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.fleet.aws_options import roles_of
 from knfleet.cli.fleet.fleet_options import (
-    LATER,
     cluster_options,
     connection_of,
     gates_of,
@@ -107,7 +107,11 @@ Please log onto the hub cluster and run the following command:
 )
 @click.option("--klusterlet-annotation", "annotations", multiple=True, help="As name=value.")
 @click.option(
-    "--registration-auth", "auth", default="csr", help="Registration driver: csr or grpc."
+    "--registration-auth", "auth", default="csr", help="Registration driver: csr, grpc or awsirsa."
+)
+@click.option("--hub-cluster-arn", "hub_arn", default="", help="With awsirsa: ARN of the hub.")
+@click.option(
+    "--managed-cluster-arn", "managed_arn", default="", help="With awsirsa: ARN of this cluster."
 )
 @click.option(
     "--grpc-server", default="", help="With grpc: host, or host and port, of the gRPC server."
@@ -116,8 +120,6 @@ Please log onto the hub cluster and run the following command:
 @click.option("--feature-gates", "gates", default="", help="As ClusterProperty=true.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @later_options(
-    "hub-cluster-arn",
-    "managed-cluster-arn",
     "image-pull-credential-file",
     "bundle-version-overrides",
     "klusterlet-values-file",
@@ -158,9 +160,11 @@ def check(options: dict[str, Any]) -> None:
     if problem := new_name_problem(options["cluster"]):
         raise click.UsageError(f"--cluster-name {options['cluster']}: {problem}")
     auth = options["auth"]
-    if auth not in ("csr", "grpc"):
-        known = LATER.get(auth, "there is no such way; use csr or grpc")
-        raise click.UsageError(f"--registration-auth {auth}: {known}")
+    if auth not in ("csr", "grpc", "awsirsa"):
+        raise click.UsageError(
+            f"--registration-auth {auth}: there is no such way; use csr, grpc or awsirsa"
+        )
+    roles_of(auth, options["hub_arn"], options["managed_arn"])
     if auth == "grpc" and not (options["grpc_server"] and options["grpc_ca_file"]):
         raise click.UsageError("--registration-auth grpc needs --grpc-server and --grpc-ca-file")
     if auth != "grpc" and (options["grpc_server"] or options["grpc_ca_file"]):
@@ -265,6 +269,9 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
         place = {"klusterlet": name, "namespace": name, "managed_kubeconfig": content}
     if options["auth"] == "grpc":
         place |= {"auth_type": "grpc", "grpc_config": grpc_config(options).with_token()}
+    if options["auth"] == "awsirsa":
+        roles = roles_of("awsirsa", options["hub_arn"], options["managed_arn"])
+        place |= {"auth_type": "awsirsa", "roles": roles}
     singleton = "Singleton" if options["singleton"] else "Default"
     return AgentInstall(
         cluster=options["cluster"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knfleet.cli.fleet.aws_options import roles_of
 from knfleet.cli.fleet.fleet_options import gates_of
 from knfleet.cli.output import explained
 from knfleet.cli.process.operator import GoFlags, klog_options, switch
@@ -102,7 +103,11 @@ def taken_options(command: Any) -> Any:
     "--cluster-annotations", "annotations", default="", help="Annotations of the ManagedCluster."
 )
 @click.option(
-    "--registration-auth", "auth", default="csr", help="Registration driver: csr or grpc."
+    "--registration-auth", "auth", default="csr", help="Registration driver: csr, grpc or awsirsa."
+)
+@click.option("--hub-cluster-arn", "hub_arn", default="", help="With awsirsa: ARN of the hub.")
+@click.option(
+    "--managed-cluster-arn", "managed_arn", default="", help="With awsirsa: ARN of this cluster."
 )
 @click.option(
     "--grpc-bootstrap-config",
@@ -252,6 +257,7 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
     return AgentSettings(
         asked=AgentNames(options["cluster"], options["agent"]),
         auth_type=options["auth"],
+        roles=roles_of(options["auth"], options["hub_arn"], options["managed_arn"]),
         namespace=here or options["namespace"] or AGENT_NAMESPACE,
         health_seconds=seconds(options["period"]),
         lifetime_seconds=options["lifetime"],
@@ -266,7 +272,8 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
         tunnel=options["tunnel"],
         tunnel_services=checked_services(options["services"]),
         works=work_settings(options, gates),
-        addon_tokens=options["addon_auth"] == "token",
+        # EKS signs no certificates for clients.
+        addon_tokens=(options["addon_auth"] == "token" or options["auth"] == "awsirsa"),
         addon_token_seconds=options["addon_token"],
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),
     )
@@ -306,8 +313,10 @@ def check_driver(name: str) -> None:
     """Refuse a registration driver that this agent has not."""
     import importlib.util
 
-    if name not in ("csr", "grpc"):
-        raise click.UsageError(f"--registration-auth {name}: not supported; use csr or grpc")
+    if name not in ("csr", "grpc", "awsirsa"):
+        raise click.UsageError(
+            f"--registration-auth {name}: not supported; use csr, grpc or awsirsa"
+        )
     if name == "grpc" and importlib.util.find_spec("grpc") is None:
         raise click.UsageError(
             "--registration-auth grpc: install the extra by `pip install 'knfleet[grpc]'`, or use"

@@ -28,6 +28,7 @@ from knfleet.cloudevents.event_types import (
 from knfleet.cloudevents.object_events import cluster_of, object_event
 from knfleet.cloudevents.resync import ResourceVersion
 from knfleet.cloudevents.work_events import bundle_event, gone_event
+from knfleet.hub.addon.registration.certificate_rules import is_addon_request
 from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.memory_budget import weight
@@ -139,6 +140,8 @@ class RequestSource(ObjectSource):
         found = self.informer.get(Key("", name))
         if found is None:
             return True
+        if is_addon_request(found):
+            return caller.is_agent
         if found["spec"].get("signerName") not in (GRPC_SIGNER, SIGNER):
             return False
         annotations: dict[str, str] = found["metadata"].get("annotations") or {}

@@ -34,6 +34,7 @@ from knfleet.api.work.manifestwork import WORKS
 from knfleet.apply.manifest_fields import items
 from knfleet.hub.context import HubContext, patch_cluster, plain, remove
 from knfleet.hub.registration.acceptance import Acceptance
+from knfleet.hub.registration.drivers.driver import DriverCleanUpFailed
 from knfleet.hub.registration.drivers.registry import DRIVERS
 from knfleet.hub.registration.rbac import created_for
 from knfleet.kube.errors import ApiError, Conflict, NotFound
@@ -154,7 +155,7 @@ class ClusterDeletion:
             return await self.detach(cluster)
         except Conflict:
             raise
-        except ApiError as error:
+        except (ApiError, DriverCleanUpFailed) as error:
             await self.report(cluster, "False", "DeletingError", f"{error}; it is tried again.")
             raise
 

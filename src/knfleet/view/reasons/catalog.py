@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from knfleet.view.fleet_model import InstallRow
 from knfleet.view.reasons.addon_reasons import ADDON
+from knfleet.view.reasons.aws_reasons import AWS
 from knfleet.view.reasons.cluster_reasons import CLUSTER
 from knfleet.view.reasons.event_reasons import EVENTS
 from knfleet.view.reasons.explanation import Explanation, ExplanationStep
@@ -36,6 +37,7 @@ CHAPTERS: dict[str, dict[str, Explanation]] = {
     "Works": WORK,
     "Replica sets": REPLICA_SET,
     "Add-ons": ADDON,
+    "Registration by AWS roles": AWS,
 }
 REASONS: dict[str, Explanation] = {
     str(reason): text for chapter in CHAPTERS.values() for reason, text in chapter.items()

@@ -62,6 +62,11 @@ class CSRDriver:
 
     signer = SIGNER
 
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
     async def bootstrap_client(self, bootstrap: Bootstrap, cluster: str) -> Client:
         """A client of the hub's API server, for the bootstrap identity."""
         del cluster

@@ -1,6 +1,6 @@
 """The interface of a registration driver on a cluster: how its agent gets and keeps credentials."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class IssuedCertificate(Struct, frozen=True):
-    """A client certificate, and the key that belongs to it; never printed."""
+    """A client certificate, and the key that belongs to it; never printed.
+
+    Both are empty for a driver whose agents log in by something else.
+    """
 
     key: bytes
     certificate: bytes
@@ -39,6 +42,11 @@ class AgentRegistrationDriver(Protocol):
 
     signer: str
     """Who signs its certificates."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """What the ManagedCluster must say so that the hub can accept it."""
+        ...
 
     async def bootstrap_client(self, bootstrap: Bootstrap, cluster: str) -> Client:
         """A client of a hub that does not know us yet."""

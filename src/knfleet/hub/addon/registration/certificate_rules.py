@@ -26,6 +26,7 @@ from knfleet.api.cluster.managedcluster import (
 from knfleet.api.meta import Key, Object
 from knfleet.hub.addon.registration.agent_rights import AUTHENTICATED
 from knfleet.hub.registration.drivers.csr_rules import RequestProblem, parsed
+from knfleet.hub.registration.drivers.csr_rules import requester as requester_of
 
 APPROVED = "AutoApprovedByHubCSRApprovingController"
 USAGES = {"digital signature", "key encipherment", "client auth"}
@@ -85,6 +86,7 @@ def examine(manifest: Object) -> AddOnRequest | RequestProblem:
             attributes = [(each.oid, str(each.value)) for each in request.subject]
         except ValueError as error:
             return RequestProblem(f"its subject cannot be read: {error}")
+    user, groups = requester_of(manifest)
     common_names = [value for oid, value in attributes if oid == NameOID.COMMON_NAME]
     known = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
     if len(common_names) != 1 or any(oid not in known for oid, _ in attributes):
@@ -93,8 +95,8 @@ def examine(manifest: Object) -> AddOnRequest | RequestProblem:
         cluster=labels.get(CLUSTER_NAME_LABEL, ""),
         addon=labels.get(ADDON_LABEL, ""),
         signer=spec.get("signerName", ""),
-        requester=spec.get("username", ""),
-        requester_groups=frozenset(spec.get("groups") or []),
+        requester=user,
+        requester_groups=frozenset(groups),
         common_name=common_names[0],
         organizations=frozenset(
             value for oid, value in attributes if oid == NameOID.ORGANIZATION_NAME

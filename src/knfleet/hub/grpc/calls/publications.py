@@ -27,6 +27,7 @@ from knfleet.cloudevents.object_events import read_object
 from knfleet.cloudevents.sequence import is_older
 from knfleet.cloudevents.work_events import WorkStatusEvent, read_status
 from knfleet.hub.grpc.calls import payload_rules as rules
+from knfleet.hub.grpc.calls.addon_requests import addon_of, addon_request
 from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.hub.grpc.object_sources import BundleSource
 from knfleet.hub.registration.rbac import ACCESS_SECRET
@@ -91,7 +92,11 @@ class Publications:
 
     async def create_request(self, event: CloudEvent, cluster: str, caller: Caller) -> None:
         """An agent asks for a certificate."""
-        manifest = rules.certificate_request(read_object(event), cluster, caller.user)
+        found = read_object(event)
+        if addon_of(found):
+            manifest = addon_request(found, cluster, caller)
+        else:
+            manifest = rules.certificate_request(found, cluster, caller.user)
         await self.client.create(CSRS, manifest)
 
     async def update_lease(self, event: CloudEvent, cluster: str, caller: Caller) -> None:

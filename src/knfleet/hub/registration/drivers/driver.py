@@ -8,6 +8,10 @@ from knfleet.hub.context import HubContext
 from knfleet.hub.hub_controller import HubController
 
 
+class DriverCleanUpFailed(Exception):
+    """Something of a deleted cluster could not be removed; the message says what to do."""
+
+
 async def nothing_to_clean_up(_context: HubContext, _cluster: str) -> None:
     """For drivers that keep nothing for a cluster beyond its rights."""
 

@@ -1,5 +1,5 @@
 """The registration drivers of this hub; another one is a module beside these, and a line here."""
 
-from knfleet.hub.registration.drivers import csr, grpc_signing
+from knfleet.hub.registration.drivers import aws_roles, csr, grpc_signing
 
-DRIVERS = (csr.DRIVER, grpc_signing.DRIVER)
+DRIVERS = (csr.DRIVER, grpc_signing.DRIVER, aws_roles.DRIVER)
