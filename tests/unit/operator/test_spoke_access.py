@@ -53,7 +53,12 @@ def test_join_gives_rights_to_escalate_by_name_alone_and_no_star() -> None:
     assert not HeldRights(rights.rights).covers(
         Right("rbac.authorization.k8s.io", "clusterrolebindings", "patch", "", "mine")
     )
-    assert set(rights.namespace_rules) <= {"knative-eventing", "knative-serving"}
+    assert set(rights.namespace_rules) == {
+        "knative-eventing",
+        "knative-serving",
+        "knfleet-verify-eventing",
+        "knfleet-verify-serving",
+    }
 
 
 def test_fewer_components_need_fewer_rights(bundle_root: Path, tmp_path: Path) -> None:
