@@ -42,7 +42,7 @@ from tests.support.objects import manifest
 QUICK = VerifyTiming(retry_seconds=0.1)
 HOME: dict[Component, str] = {"serving": HOMES[0], "eventing": HOMES[1]}
 REQUEST = VerifyRequest(request="r1", timeout="20s")
-SHORT = VerifyRequest(request="r1", timeout="1s")
+SHORT = VerifyRequest(request="r1", timeout="3s")
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def test_what_fails_is_named_and_nothing_is_left(hub: Client, double: Knat
     for each in (unready, failing, foreign, own):
         assert (each.status, each.reason) == ("False", FAILED), each
     assert "Knative Service knfleet-verify-serving/verify-" in unready.message
-    assert "not Ready within 1 s: Revision is missing its image" in unready.message
+    assert "not Ready within 3 s: Revision is missing its image" in unready.message
     assert "503" in failing.message
     assert "through Service knative-serving/kourier" in failing.message
     assert "does not contain" in foreign.message

@@ -5,7 +5,8 @@ Whatever a target says is checked before it becomes a part of a request.
 
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote, urlsplit
+from typing import Any, cast
+from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec import Struct
 
@@ -20,9 +21,10 @@ from knfleet.api.knative.verification import (
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_fields import items, part
 
-HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
+HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,4})?")
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-PATH = re.compile(r"/[A-Za-z0-9._~/-]{0,512}")
+PATH = re.compile(r"(/[a-z0-9][a-z0-9.-]{0,252}){1,4}")
+"""The path of a Broker: names, so that it never leads out of what the proxy is asked for."""
 ECHO_PORT = 5678
 """Where the default image listens."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "knfleet"}
@@ -132,8 +134,8 @@ def expected_text(name: str, request: VerifyRequest) -> str:
 def readiness(manifest: Object) -> tuple[bool, str]:
     """Whether an object of Knative is ready as it is now, and what its condition says if not."""
     status = part(manifest, "status")
-    found = [each for each in items(status, "conditions") if each.get("type") == "Ready"]
-    if status.get("observedGeneration", 0) < manifest["metadata"].get("generation", 0):
+    found = [each for each in tables(status, "conditions") if each.get("type") == "Ready"]
+    if status.get("observedGeneration") != manifest["metadata"].get("generation"):
         return False, "its controller has not looked at it yet"
     if not found:
         return False, "it has no condition Ready"
@@ -149,10 +151,10 @@ def ingress_route(service: Object, ingress: Object) -> ServiceRoute:
     cannot send the name that the ingress needs to choose a certificate.
     """
     status = part(service, "status")
-    url = urlsplit(str(status.get("url", "")))
+    url = split(str(status.get("url", "")))
     if url.scheme == "http" and (route := load_balancer(ingress, "publicLoadBalancer", url.netloc)):
         return route
-    address = urlsplit(str(part(status, "address").get("url", "")))
+    address = split(str(part(status, "address").get("url", "")))
     if address.scheme == "http" and (
         route := load_balancer(ingress, "privateLoadBalancer", address.netloc)
     ):
@@ -165,7 +167,7 @@ def ingress_route(service: Object, ingress: Object) -> ServiceRoute:
 
 def load_balancer(ingress: Object, field: str, host: str) -> ServiceRoute | None:
     """The Service behind a load balancer of an ingress."""
-    for each in items(ingress, "status", field, "ingress"):
+    for each in tables(ingress, "status", field, "ingress"):
         internal = str(each.get("domainInternal") or "")
         name, _, rest = internal.partition(".")
         namespace, _, suffix = rest.partition(".")
@@ -178,7 +180,7 @@ def load_balancer(ingress: Object, field: str, host: str) -> ServiceRoute | None
 def broker_route(broker: Object) -> ServiceRoute:
     """How an event reaches a Broker; raises `UnusableAnswer`."""
     text = str(part(broker, "status", "address").get("url", ""))
-    url = urlsplit(text)
+    url = split(text)
     name, _, rest = url.netloc.partition(".")
     namespace, _, suffix = rest.partition(".")
     if (
@@ -187,10 +189,10 @@ def broker_route(broker: Object) -> ServiceRoute:
         and LABEL.fullmatch(namespace)
         and suffix.startswith("svc")
         and HOST.fullmatch(url.netloc)
-        and PATH.fullmatch(url.path or "/")
+        and PATH.fullmatch(url.path)
     ):
-        port = url.port or 80
-        return ServiceRoute(url.netloc, Key(namespace, name), port, url.path or "/")
+        port = int(url.netloc.partition(":")[2] or 80)
+        return ServiceRoute(url.netloc, Key(namespace, name), port, url.path)
     raise UnusableAnswer(
         f"Broker {Key.of(broker)} has the address {printable(text) or 'nothing'}; only a Service of"
         " the cluster over HTTP can be verified"
@@ -204,9 +206,23 @@ def simulated_pods(pods: Sequence[Object]) -> list[str]:
         for pod in pods
         if any(
             str(each.get("containerID", "")).startswith(SIMULATED_ID)
-            for each in items(pod, "status", "containerStatuses")
+            for each in tables(pod, "status", "containerStatuses")
         )
     )
+
+
+def tables(value: Object, *names: str) -> list[Object]:
+    """The objects in a list that a target sent; what else is in it says nothing."""
+    found = cast("list[Any]", items(value, *names))
+    return [each for each in found if isinstance(each, dict)]
+
+
+def split(text: str) -> SplitResult:
+    """An address in its parts; nothing when it is not one."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def event_headers(name: str, host: str) -> Mapping[str, str]:
