@@ -16,7 +16,7 @@ from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.operator.spoke_access.rights import NONE, SpokeRights, spoke_rights
 from knfleet.operator.verification.verify_objects import verify_namespace
-from knfleet.operator.verification.verify_rights import proxy_rights, verify_rights
+from knfleet.operator.verification.verify_rights import PROXIES, proxy_rights, verify_rights
 from knfleet.release.errors import NotAvailable
 from knfleet.release.layout import COMPONENTS, listed
 from knfleet.release.releases import Releases
@@ -76,6 +76,16 @@ def verification_rights(component: Component, home: str, parts: Collection[str])
     return SpokeRights(frozenset(rights), (verify_namespace(component),), {})
 
 
+def parts_within(component: Component, places: Collection[str]) -> list[str]:
+    """The parts of a component whose ingress is in the namespaces of an installation."""
+    known = {"", *places}
+    return [
+        name
+        for name in PARTS[component]
+        if all(namespace in known for namespace, _ in PROXIES.get(name, ()))
+    ]
+
+
 def chosen_versions(
     there: Sequence[str], wanted: Collection[str], component: Component
 ) -> list[str]:
@@ -111,7 +121,8 @@ async def resource_rights(releases: Releases, resources: Iterable[Knative]) -> S
     for each in resources:
         objects, home = await rendered(releases, each), each.metadata.namespace
         found = found.joined(spoke_rights(objects, home))
-        parts = PARTS[each.component]
+        places = {str(made["metadata"].get("namespace", "")) for made in objects}
+        parts = parts_within(each.component, places)
         found = found.joined(verification_rights(each.component, home, parts))
     return found
 

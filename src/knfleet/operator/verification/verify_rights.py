@@ -18,13 +18,12 @@ PROXIES: dict[str, tuple[tuple[str, str], ...]] = {
         ("istio-system", "istio-ingressgateway:80"),
         ("istio-system", "knative-local-gateway:80"),
     ),
-    "contour": (("contour-external", "envoy:80"), ("contour-internal", "envoy:80")),
     "eventing": (("", "broker-ingress:80"),),
-    "kafka": (("", "kafka-broker-ingress:80"),),
 }
 """By part of a component: namespaces and names of what requests go through, as Knative makes them.
 
-An empty namespace is that of the installation.
+An empty namespace is that of the installation. Of other ingresses, such as Contour's, the namespace
+may not be there when the rights are given: the condition names the right that is missing.
 """
 PROXY_NAMES = tuple(sorted({name for each in PROXIES.values() for _, name in each}))
 
