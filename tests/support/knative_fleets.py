@@ -11,6 +11,7 @@ from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
+from knfleet.api.knative.verification import VERIFIED, VERIFY, parse_request
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.cache.informer import Informer, StoreChange
@@ -151,6 +152,8 @@ class OperatorDouble:
         """Cluster and version that an operator does not even try."""
         self.lost: set[str] = set()
         """Clusters that cannot be reached."""
+        self.verdicts: dict[str, tuple[str, str]] = {}
+        """By cluster: status and reason of the answers to verifications."""
         self.held: set[str] = set()
         """Clusters whose children wait."""
         self.informers = [Informer(client, each) for each in (SERVINGS, EVENTINGS)]
@@ -216,6 +219,17 @@ class OperatorDouble:
             await self.client.patch(
                 resource, Key.of(child), {"status": status}, subresource="status"
             )
+        if request := self.verified(child):
+            patch = {"metadata": {"annotations": {VERIFIED: request}}}
+            await self.client.patch(resource, Key.of(child), patch)
+
+    def verified(self, child: Object) -> str:
+        """The verification that is answered now, if one is asked for that was not."""
+        annotations = part(child, "metadata", "annotations")
+        if cluster_of(child) not in self.verdicts or VERIFY not in annotations:
+            return ""
+        request = parse_request(annotations[VERIFY]).request
+        return "" if annotations.get(VERIFIED) == request else request
 
     def status_of(self, child: Object) -> Object:
         """What an operator would report."""
@@ -232,10 +246,15 @@ class OperatorDouble:
             more = {} if good else {"reason": reason, "message": f"{reason} of {name}"}
             return {**fields, **more, "lastTransitionTime": now}
 
+        verdict, why = self.verdicts.get(name, ("", ""))
+        told = {"type": "Verified", "status": verdict, "reason": why, "message": f"{why} of {name}"}
+        is_asked = verdict and VERIFY in part(child, "metadata", "annotations")
+        verified = [{**told, "lastTransitionTime": now}] if is_asked else []
         return {
             "observedGeneration": child["metadata"]["generation"],
             "version": wanted if ready else installed,
             "conditions": [
+                *verified,
                 condition("Ready", good=ready, reason="Broken"),
                 condition("TargetClusterResolved", good=not is_lost, reason="Lost"),
                 condition("VersionMigrationEligible", good=not is_refused, reason="Refused"),

@@ -161,6 +161,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.knative.support_bundle",
         "Collect diagnostic information in an archive, without secrets.",
     ),
+    "verify": CommandEntry(
+        "knfleet.cli.knative.verify",
+        "Verify that an installation works, or all installations of a KnativeFleet.",
+    ),
     "wait": CommandEntry(
         "knfleet.cli.knative.wait",
         "Wait until installations or clusters are ready, removed, or have a condition.",

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from knfleet.api.knative.resources import KnativeStatus
+from knfleet.api.knative.verification import VerifyAnswer
 from knfleet.api.meta import Object
 from knfleet.apply.observe.readiness import SetReadiness
 from knfleet.operator.installation import Installation
@@ -48,6 +49,10 @@ class InstallationRecord:
         """The version whose installation was said to have begun."""
         self.works_since: float | None = None
         """When all workloads of a first installation were ready, by the loop's clock."""
+        self.verifying = ""
+        """The request for a verification that was begun last, unless it was cut off."""
+        self.verified: tuple[str, VerifyAnswer] | None = None
+        """The last request for a verification that was done, and its answer."""
         self.logged: set[str] = set()
         """Texts that were logged once, and are not repeated."""
 
@@ -108,6 +113,7 @@ class InstallationRecord:
         if self.lifetime is not None:
             self.lifetime.end()
         self.installation, self.lifetime = None, None
+        self.verifying = ""
 
 
 def trigger_of(manifest: Object) -> str:

@@ -42,6 +42,7 @@ from knfleet.operator.targets.target_claims import holder, same
 from knfleet.operator.targets.targets import Target, TargetError, Targets
 from knfleet.operator.uninstall.tombstones import Tombstones
 from knfleet.operator.uninstall.uninstall import Uninstaller
+from knfleet.operator.verification.verify_registry import VerificationRegistry
 from knfleet.release.errors import BadManifest, FetchFailed, NotEligible, ReleaseError
 from knfleet.release.upgrade_path import check_migration
 from knfleet.render.errors import RenderError
@@ -87,6 +88,9 @@ class Reconciler:
             kind, installations, releases=renderer.releases, tombstones=tombstones, now=now
         )
         self.finalizers = self.uninstaller.finalizers
+        self.verifications = VerificationRegistry(
+            kind, self.status_writer.client, installations.look_again
+        )
         self.records: dict[Key, InstallationRecord] = {}
         self.claimed: set[str] = set()
 
@@ -181,6 +185,7 @@ class Reconciler:
     async def install(self, record: InstallationRecord, manifest: Object) -> Result:
         """Make the target match, as far as that goes now; say how far it went."""
         builder = self.status_builder(record, manifest)
+        self.verifications.report(record, manifest, builder)
         try:
             async with record.limited():
                 again = await self.proceed(record, manifest, builder)
@@ -204,7 +209,10 @@ class Reconciler:
                 raise
             again = self.after_failure(record, manifest, builder, str(error))
         wait = await self.status_writer.report(record, manifest, builder)
-        return again.within(wait) if wait else again
+        if wait:
+            return again.within(wait)
+        await self.verifications.acknowledge(record, manifest)
+        return again
 
     def handle_lost_target(
         self, record: InstallationRecord, builder: StatusBuilder, error: TargetError
@@ -262,6 +270,7 @@ class Reconciler:
             return Result.never() if target.root is None else Result.after(self.poll_seconds)
         builder.succeeded(rendering.version)
         record.failures = 0
+        self.verifications.begin(record, manifest, target, builder)
         await self.status_writer.report(record, manifest, builder)
         installation.watch_all()
         if early:

@@ -8,9 +8,12 @@ are wide: a client that installs Roles must be allowed to grant what is in them.
 
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, GROUP, SERVINGS
+from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES
 from knfleet.api.meta import Object, Resource
 from knfleet.api.rbac_rules import RBAC_GROUP, READ, rule
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS, VERBS
+from knfleet.operator.verification.verify_rights import PROXY_NAMES
+from knfleet.operator.verification.verify_rights import VERBS as VERIFY_VERBS
 
 MANAGE = tuple(sorted({*VERBS, "get"}))
 """Everything that applying, watching, repairing and removing objects takes."""
@@ -65,6 +68,17 @@ def local_rules() -> list[Object]:
         rule("discovery.k8s.io", ("endpointslices",), READ),
         # Roles of Knative hold rights that this role does not.
         rule(RBAC_GROUP, ("clusterroles", "roles"), ("bind", "escalate")),
+        *verification_rules(),
+    ]
+
+
+def verification_rules() -> list[Object]:
+    """What verifications take on the hub itself: namespaces are made for them."""
+    return [
+        rule("", ("pods",), ("list",)),
+        *(on(resource, *VERIFY_VERBS) for resource in (KSERVICES, BROKERS)),
+        on(KINGRESSES, "get"),
+        rule("", ("services/proxy",), ("create", "get"), PROXY_NAMES),
     ]
 
 

@@ -12,7 +12,7 @@ from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS, PROMOTE,
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
-from knfleet.api.meta import Key
+from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_fields import items, part
 from knfleet.hub.admission.profile_use import FLEET_USE
 from knfleet.hub.context import wall
@@ -496,6 +496,48 @@ async def test_a_wave_waits_for_a_gate_and_fails_with_it(
     assert {each["state"] for each in done["status"]["rollout"]["gates"]} == {"Passed"}
     await have(client, a="1.23.0", b="1.22.0", c="1.22.0")
     assert halted["status"]["waves"][0]["message"] == "gate ask: status 500: by the test"
+
+
+async def test_a_wave_waits_until_its_clusters_are_verified(
+    client: Client, operator: OperatorDouble
+):
+    """Simulated pods do not pass; a cluster that fails is asked again, and then fails the wave."""
+    nothing: Object = {}
+    gate: Object = {"name": "works", "verify": nothing, "interval": "1s", "failureLimit": 2}
+    operator.verdicts["a"] = ("Unknown", "PodsSimulated")
+    strategy: Object = {"waves": CANARY["waves"], "gates": [gate]}
+    await client.create(KNATIVE_FLEETS, fleet(strategy=strategy))
+
+    simulated = await gate_says(client, "Waiting", "PodsSimulated of a")
+    await have(client, a="1.22.0")
+    operator.verdicts = dict.fromkeys("abc", ("True", "VerificationSucceeded"))
+    operator.poke()
+    done = await reports(client, "RolloutComplete")
+    operator.verdicts["a"] = ("False", "VerificationFailed")
+    await set_version(client, "1.23.0")
+    halted = await reports(client, "RolloutHalted")
+
+    assert not simulated.get("failures")
+    shown = {each["wave"]: each for each in done["status"]["rollout"]["gates"]}
+    assert {each["state"] for each in shown.values()} == {"Passed"}
+    assert shown["remaining"]["message"] == "2 clusters were verified"
+    text = "gate works: cluster a: VerificationFailed: VerificationFailed of a"
+    assert halted["status"]["waves"][0]["message"] == text
+    assert halted["status"]["rollout"]["gates"][-1]["failures"] == 2
+    await have(client, a="1.23.0", b="1.22.0", c="1.22.0")
+
+
+async def gate_says(client: Client, state: str, words: str) -> Object:
+    """Wait until the first gate of a fleet has a state, and says something; its status."""
+    found: Object = {}
+
+    async def does() -> bool:
+        shown = items(await client.get(KNATIVE_FLEETS, "prod"), "status", "rollout", "gates")
+        found.update(shown[0] if shown else {})
+        return found.get("state") == state and words in found.get("message", "")
+
+    await until(does, f"the gate is {state}: {words}")
+    return found
 
 
 async def test_decision_groups_of_a_placement_are_waves(client: Client, operator: OperatorDouble):

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.yaml import dump_all
@@ -13,6 +14,7 @@ from testbed import hubs
 from testbed.clusters import Lend
 from tests.support.commands import done, refused, type_in
 from tests.support.knative_fleets import (
+    SPACE,
     OperatorDouble,
     add_profiles,
     children,
@@ -120,6 +122,11 @@ async def test_plans_show_what_would_be_refused_and_fleets_are_paused(lend: Lend
     (tmp_path / "bad.yaml").write_text(dump_all([fleet(onFailure={"action": "Explode"})]))
     async with Client(hub.connection) as client:
         await add_profiles(client, ["a"])
+        (tmp_path / "right.yaml").write_text(dump_all([fleet()]))
+        unknown = await type_in(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "right.yaml"))
+        version = {"status": {"version": {"kubernetes": "v1.30.2"}}}
+        await client.patch(PROFILES, Key(SPACE, "a"), version, subresource="status")
+        old = await type_in(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "right.yaml"))
 
         shown = await type_in(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "wrong.yaml"))
         empty = await refused(hub.kubeconfig, "fleet", "plan", "-f", str(tmp_path / "none.yaml"))
@@ -129,6 +136,9 @@ async def test_plans_show_what_would_be_refused_and_fleets_are_paused(lend: Lend
         paused = await done(hub.kubeconfig, "fleet", "pause", "prod")
         assert (await client.get(KNATIVE_FLEETS, "prod"))["spec"]["paused"]
 
+    assert (unknown.code, old.code) == (2, 2), unknown.err + old.err
+    assert "would be refused" not in unknown.out
+    assert "would be refused: cluster a: Kubernetes v1.30.2 is older than v1.34" in old.out
     assert "invalid" in shown.out
     assert "override x: serving has no field nope" in shown.out
     assert "there must be one KnativeFleet in it, not 0" in empty

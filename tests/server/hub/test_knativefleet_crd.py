@@ -136,7 +136,7 @@ def changed(path: str, value: Any) -> Object:
             {**MINIMAL, "strategy": {"waves": [{"name": "x", "decisionGroups": ["g"]}]}},
             "decisionGroups need clusters.placementRef",
         ),
-        (changed("strategy.gates", [{"name": "x"}]), "exactly one of prometheus and webhook"),
+        (changed("strategy.gates", [{"name": "x"}]), "exactly one of prometheus, webhook"),
         (changed("strategy.gates", [gate(url="ftp://x", query="x", max="1")]), "prometheus.url"),
         (
             changed("strategy.gates", [gate(url="http://u:p@x", query="x", max="1")]),

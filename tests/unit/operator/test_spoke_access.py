@@ -24,7 +24,13 @@ from knfleet.install.access_manifests import (
     rights_in_manifests,
 )
 from knfleet.operator.spoke_access.packaged import FILE, generate, packaged_rights
-from knfleet.operator.spoke_access.release_rights import NAMES, RightsChoice, release_rights
+from knfleet.operator.spoke_access.release_rights import (
+    NAMES,
+    RightsChoice,
+    release_rights,
+    resource,
+    resource_rights,
+)
 from knfleet.operator.spoke_access.rights import UnknownKind, spoke_rights
 from knfleet.release.errors import NotAvailable
 from knfleet.release.parsed_cache import ParsedCache
@@ -53,7 +59,12 @@ def test_join_gives_rights_to_escalate_by_name_alone_and_no_star() -> None:
     assert not HeldRights(rights.rights).covers(
         Right("rbac.authorization.k8s.io", "clusterrolebindings", "patch", "", "mine")
     )
-    assert set(rights.namespace_rules) <= {"knative-eventing", "knative-serving"}
+    assert set(rights.namespace_rules) == {
+        "knative-eventing",
+        "knative-serving",
+        "knfleet-verify-eventing",
+        "knfleet-verify-serving",
+    }
 
 
 def test_fewer_components_need_fewer_rights(bundle_root: Path, tmp_path: Path) -> None:
@@ -75,6 +86,25 @@ def test_a_release_without_files_is_named(bundle_root: Path, tmp_path: Path) -> 
 
     with pytest.raises(NotAvailable, match=r"no release files of knative-.* 1\.99.*bundle pull"):
         asyncio.run(release_rights(releases, RightsChoice(("1.99",))))
+
+
+def test_rights_for_a_resource_are_within_namespaces_that_it_has(
+    bundle_root: Path, tmp_path: Path
+) -> None:
+    """Others may not be there, and the manifests could not be applied."""
+    releases = Releases(bundle_root, cache=ParsedCache(tmp_path))
+
+    kourier = asyncio.run(
+        resource_rights(releases, [resource("serving", "1.23.0", ("kourier",), "home")])
+    )
+    istio = asyncio.run(
+        resource_rights(releases, [resource("serving", "1.23.0", ("istio",), "home")])
+    )
+
+    assert set(kourier.namespace_rules) == {"home", "knfleet-verify-serving"}
+    assert set(istio.namespace_rules) == {"home", "istio-system", "knfleet-verify-serving"}
+    proxied = Right("", "services/proxy", "get", "istio-system", "istio-ingressgateway:80")
+    assert proxied in istio.rights
 
 
 def test_an_object_of_an_unknown_kind_is_named() -> None:

@@ -257,6 +257,23 @@ class WebhookGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     url: Annotated[str, doc("Address that gets a POST with fleet and wave.", pattern=URL)]
 
 
+class VerifyGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A verification of each cluster of the wave that is done, as `knfleet verify` does it."""
+
+    image: Annotated[
+        str,
+        doc(
+            "Image that answers GET / with status 200 on the port $PORT; one that answers with a"
+            " text when absent.",
+            maxLength=512,
+        ),
+    ] = ""
+    text: Annotated[str, doc("What the answer must contain.", maxLength=256)] = ""
+    timeout: Annotated[
+        str, doc("How long each step may take, from 1s to 30m.", pattern=DURATION)
+    ] = "3m"
+
+
 class FleetGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What must be so before a wave is complete, beside that its clusters are ready."""
 
@@ -276,6 +293,10 @@ class FleetGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
         ),
     ] = None
     webhook: Annotated[WebhookGate | None, doc("An address that decides.")] = None
+    verify: Annotated[
+        VerifyGate | None,
+        doc("A verification: Knative on the clusters answers requests, and accepts events."),
+    ] = None
     interval: Annotated[
         str, doc("How often it is checked until it passes, as 30s.", pattern=DURATION)
     ] = "30s"
@@ -440,10 +461,11 @@ SPEC_RULES = [
     {
         "rule": (
             "!has(self.spec.strategy) || !has(self.spec.strategy.gates)"
-            " || self.spec.strategy.gates.all(g, has(g.prometheus) != has(g.webhook))"
+            " || self.spec.strategy.gates.all(g, (has(g.prometheus) ? 1 : 0)"
+            " + (has(g.webhook) ? 1 : 0) + (has(g.verify) ? 1 : 0) == 1)"
         ),
         "fieldPath": ".spec.strategy.gates",
-        "message": "a gate needs exactly one of prometheus and webhook",
+        "message": "a gate needs exactly one of prometheus, webhook and verify",
     },
     {
         "rule": "self.metadata.name.size() <= 63",

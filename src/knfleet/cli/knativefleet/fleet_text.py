@@ -116,6 +116,9 @@ def preview_text(preview: FleetPreview) -> str:
     what = "is created" if preview.is_new else "is changed"
     lines = [f"KnativeFleet {preview.name} {what}; revision {preview.number}"]
     lines += [f"problem: {each}" for each in preview.problems]
+    lines += [f"would be refused: {each}" for each in preview.refused[:CLUSTERS_SHOWN]]
+    if len(preview.refused) > CLUSTERS_SHOWN:
+        lines.append(f"would be refused: {len(preview.refused) - CLUSTERS_SHOWN} more clusters")
     for wave in preview.waves:
         lines += ["", wave_title(wave)]
         if wave.clusters:

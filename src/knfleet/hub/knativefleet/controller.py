@@ -34,7 +34,8 @@ from knfleet.hub.knativefleet.fleet_status import (
 )
 from knfleet.hub.knativefleet.fleet_view import ViewBuilder
 from knfleet.hub.knativefleet.gates.gate_checks import GateChecks
-from knfleet.hub.knativefleet.gates.gate_results import next_check, updated
+from knfleet.hub.knativefleet.gates.gate_results import failures_of, next_check, updated
+from knfleet.hub.knativefleet.gates.verify_gate import VerifyGates
 from knfleet.hub.knativefleet.plan.child_state import Child
 from knfleet.hub.knativefleet.plan.fleet_clusters import (
     FleetSelection,
@@ -86,6 +87,7 @@ class KnativeFleetController:
         self.writer = ChildWriter(context.client, self.cache, context.now)
         self.revisions = RevisionStore(context.client, self.cache)
         self.gates = GateChecks()
+        self.verify_gates = VerifyGates(context.client, self.cache)
         self.views = ViewBuilder(self.cache)
         self.passes: dict[Key, FleetPass] = {}
 
@@ -283,8 +285,15 @@ class KnativeFleetController:
         moments = {each.name: next_check(each, known.get(each.name)) for each in waiting}
         due = [each for each in waiting if (moments[each.name] or now) <= now]
         if due:
-            results = await self.gates.check_all(fleet, plan.current, due)
             retried = as_moment(fleet.metadata.annotations.get(RETRY, ""))
+            asked = [each for each in due if each.verify is None]
+            results = await self.gates.check_all(fleet, plan.current, asked)
+            results |= await self.verify_gates.check_all(
+                fleet,
+                plan.current,
+                plan.done_clusters,
+                {each.name: (each, failures_of(known.get(each.name), retried)) for each in due},
+            )
             gates = updated(status.rollout.gates, plan.current, results, now, retried)
             rollout = replace(status.rollout, gates=gates)
             return replace(status, rollout=rollout), PASS_SECONDS

@@ -15,6 +15,8 @@ from knfleet.api.knative.resources import (
 from knfleet.api.meta import Object
 from knfleet.api.schema import decode
 from knfleet.operator.spoke_access.rights import NONE, SpokeRights, spoke_rights
+from knfleet.operator.verification.verify_objects import verify_namespace
+from knfleet.operator.verification.verify_rights import PROXIES, proxy_rights, verify_rights
 from knfleet.release.errors import NotAvailable
 from knfleet.release.layout import COMPONENTS, listed
 from knfleet.release.releases import Releases
@@ -64,7 +66,24 @@ async def release_rights(releases: Releases, choice: RightsChoice) -> SpokeRight
         for version in chosen_versions(releases.versions(component), choice.releases, component):
             objects = await rendered(releases, resource(component, version, parts, home))
             found = found.joined(spoke_rights(objects, home))
+        found = found.joined(verification_rights(component, home, parts))
     return found
+
+
+def verification_rights(component: Component, home: str, parts: Collection[str]) -> SpokeRights:
+    """What `knfleet verify` takes, with its own namespace."""
+    rights = (*verify_rights(component, home), *proxy_rights(component, home, parts))
+    return SpokeRights(frozenset(rights), (verify_namespace(component),), {})
+
+
+def parts_within(component: Component, places: Collection[str]) -> list[str]:
+    """The parts of a component whose ingress is in the namespaces of an installation."""
+    known = {"", *places}
+    return [
+        name
+        for name in PARTS[component]
+        if all(namespace in known for namespace, _ in PROXIES.get(name, ()))
+    ]
 
 
 def chosen_versions(
@@ -100,8 +119,11 @@ async def resource_rights(releases: Releases, resources: Iterable[Knative]) -> S
     """The least rights for custom resources as they are written."""
     found = NONE
     for each in resources:
-        objects = await rendered(releases, each)
-        found = found.joined(spoke_rights(objects, each.metadata.namespace))
+        objects, home = await rendered(releases, each), each.metadata.namespace
+        found = found.joined(spoke_rights(objects, home))
+        places = {str(made["metadata"].get("namespace", "")) for made in objects}
+        parts = parts_within(each.component, places)
+        found = found.joined(verification_rights(each.component, home, parts))
     return found
 
 

@@ -20,6 +20,7 @@ from knfleet.api.knative.conditions import (
     Condition,
 )
 from knfleet.api.knative.resources import KnativeStatus
+from knfleet.api.knative.verification import VERIFIED_CONDITION, VerifyAnswer
 from knfleet.api.meta import Object
 from knfleet.operator.status.messages import ALL_APPLIED, INSTALL_FAILED, UNINSTALL_FAILED
 
@@ -112,6 +113,17 @@ class StatusBuilder:
     def not_paused(self) -> None:
         """The target is looked after."""
         self.put([each for each in self.status.conditions if each.type != PAUSED])
+
+    def verified(self, answer: VerifyAnswer) -> None:
+        """What a verification found out; `Ready` does not depend on it."""
+        marked = Condition(
+            type=VERIFIED_CONDITION,
+            status=answer.status,
+            severity="Info",
+            reason=answer.reason,
+            message=answer.message,
+        )
+        self.put(conditions.put(self.status.conditions, marked, self.now))
 
     def find(self, type_: str) -> Condition | None:
         return conditions.find(self.status.conditions, type_)

@@ -29,6 +29,7 @@ from knfleet.hub.knativefleet.template.upgrade_steps import steps_between
 from knfleet.hub.rollout.rollout_model import State
 from knfleet.hub.rollout.rollout_plan import concurrency
 from knfleet.kube.client.verbs import Client
+from knfleet.view.knativefleet.fleet_preflight import too_old
 from knfleet.view.knativefleet.fleet_snapshot import (
     read_revisions,
     read_selection,
@@ -80,6 +81,8 @@ class FleetPreview(Struct, frozen=True, kw_only=True, rename="camel"):
     """Clusters that are no longer in the fleet."""
     deletion_policy: str = "Delete"
     problems: list[str] = []
+    refused: list[str] = []
+    """What operators would refuse, by cluster."""
 
     @property
     def has_changes(self) -> bool:
@@ -125,16 +128,19 @@ async def preview(
         if text
     ]
     typical = typical_seconds(view)
+    waves = [preview_wave(view, wave, typical, now) for wave in view.waves]
+    changed = [each.cluster for wave in waves for each in wave.changed]
     return FleetPreview(
         name=wanted.metadata.name,
         is_new=live is None,
         revision=target,
         number=number,
         is_rollout=is_rollout,
-        waves=[preview_wave(view, wave, typical, now) for wave in view.waves],
+        waves=waves,
         leaving=sorted({child.profile.name for child in view.leaving}),
         deletion_policy=fleet.spec.deletion_policy,
         problems=problems,
+        refused=too_old(changed, chosen.members),
     )
 
 

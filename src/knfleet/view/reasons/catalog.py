@@ -22,12 +22,14 @@ from knfleet.view.reasons.knativefleet_reasons import KNATIVE_FLEET
 from knfleet.view.reasons.placement_reasons import PLACEMENT
 from knfleet.view.reasons.replicaset_reasons import REPLICA_SET
 from knfleet.view.reasons.target_reasons import TARGET
+from knfleet.view.reasons.verify_reasons import VERIFY
 from knfleet.view.reasons.work_reasons import WORK
 from knfleet.view.suggestions import meant
 
 CHAPTERS: dict[str, dict[str, Explanation]] = {
     "The target cannot be used": TARGET,
     "The installation": INSTALL,
+    "Verifications of installations": VERIFY,
     "Objects that the target refuses": REFUSED,
     "Events of installations": EVENTS,
     "Knative fleets": KNATIVE_FLEET,

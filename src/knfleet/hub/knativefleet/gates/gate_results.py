@@ -117,6 +117,11 @@ def is_after(status: GateStatus, retried: datetime | None) -> bool:
     return retried is None or (checked is not None and checked > retried)
 
 
+def failures_of(status: GateStatus | None, retried: datetime | None) -> int:
+    """How many times a gate failed since the last retry."""
+    return status.failures if status is not None and is_after(status, retried) else 0
+
+
 def next_check(gate: FleetGate, status: GateStatus | None) -> datetime | None:
     """When a gate is checked next; None: now."""
     checked = None if status is None else as_moment(status.checked)
@@ -137,7 +142,7 @@ def updated(
     before = {(each.wave, each.name): each for each in known}
     for name, result in results.items():
         old = before.pop((wave, name), None)
-        failures = old.failures if old is not None and is_after(old, retried) else 0
+        failures = failures_of(old, retried)
         before[wave, name] = GateStatus(
             name=name,
             wave=wave,

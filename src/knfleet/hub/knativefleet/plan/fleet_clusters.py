@@ -25,6 +25,8 @@ from knfleet.hub.rollout.rollout_model import Group, Strategy
 
 DEFAULT_DEADLINE_SECONDS = 600.0
 
+VERSION_LENGTH = 64
+
 
 class Member(Struct, frozen=True):
     """A cluster of a fleet, as its profile describes it."""
@@ -32,6 +34,8 @@ class Member(Struct, frozen=True):
     facts: ProfileFacts
     problem: str = ""
     """Why it cannot be reached, as far as the profile says."""
+    kubernetes: str = ""
+    """Its version of Kubernetes, if the profile says."""
 
 
 class FleetSelection(Struct, frozen=True, kw_only=True):
@@ -57,10 +61,12 @@ def member(name: str, namespace: str, profile: Object | None) -> Member:
     facts = ProfileFacts(name, part(profile, "metadata", "labels"), properties)
     conditions = {each.get("type"): each for each in items(profile, "status", "conditions")}
     healthy = conditions.get(CONTROL_PLANE_HEALTHY) or Object()
+    version = str(part(profile, "status", "version").get("kubernetes") or "")[:VERSION_LENGTH]
     if healthy.get("status") == "True":
-        return Member(facts)
+        return Member(facts, kubernetes=version)
     text = healthy.get("message") or healthy.get("reason") or "ControlPlaneHealthy is not True"
-    return Member(facts, f"ClusterProfile {namespace}/{name} is not healthy: {text}")
+    problem = f"ClusterProfile {namespace}/{name} is not healthy: {text}"
+    return Member(facts, problem, version)
 
 
 def selection(

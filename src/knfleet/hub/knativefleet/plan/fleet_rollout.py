@@ -170,3 +170,14 @@ class FleetRolloutPlan(Struct, frozen=True, kw_only=True):
     changing: frozenset[str] = frozenset()
     """Clusters that are being changed, those begun now included."""
     next_look: datetime | None = None
+
+    @property
+    def done_clusters(self) -> frozenset[str]:
+        """The clusters of the current wave that are done."""
+        return frozenset(
+            name
+            for each in self.waves
+            if each.wave.name == self.current
+            for name in each.wave.clusters
+            if self.reports[name].phase is ClusterPhase.DONE
+        )

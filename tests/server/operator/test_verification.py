@@ -1,0 +1,223 @@
+"""A verification on a real API server, whose proxy leads to a server of ours."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from knfleet.api.core import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from knfleet.api.knative.resources import Component
+from knfleet.api.knative.verification import (
+    BROKERS,
+    KSERVICES,
+    VERIFY_LABEL,
+    VerifyAnswer,
+    VerifyRequest,
+)
+from knfleet.api.meta import Object
+from knfleet.apply.manifest_fields import part
+from knfleet.apply.rights import Right
+from knfleet.install.access_manifests import Account, access_objects
+from knfleet.kube.client.verbs import Client
+from knfleet.kube.endpoint import Connection
+from knfleet.operator.spoke_access.release_rights import verification_rights
+from knfleet.operator.spoke_access.rights import SpokeRights
+from knfleet.operator.verification.verify_answers import (
+    FAILED,
+    FORBIDDEN,
+    INTERRUPTED,
+    SIMULATED,
+    SUCCEEDED,
+)
+from knfleet.operator.verification.verify_objects import verify_namespace
+from knfleet.operator.verification.verify_run import VerifyRun, VerifyTiming
+from knfleet.workflows.object_lists import apply_all
+from testbed.fakes.proxies import Relay
+from testbed.hubs import with_token
+from testbed.waiting import until
+from tests.support.knative_double import HOMES, KnativeDouble, knative
+from tests.support.objects import manifest
+
+QUICK = VerifyTiming(retry_seconds=0.1)
+HOME: dict[Component, str] = {"serving": HOMES[0], "eventing": HOMES[1]}
+REQUEST = VerifyRequest(request="r1", timeout="20s")
+SHORT = VerifyRequest(request="r1", timeout="3s")
+
+
+@pytest.fixture
+async def double(hub: Client) -> AsyncIterator[KnativeDouble]:
+    """A cluster on which Knative seems to work."""
+    async with knative(hub) as running:
+        yield running
+
+
+async def verified(
+    client: Client, request: VerifyRequest = REQUEST, component: Component = "serving"
+) -> VerifyAnswer:
+    """What a verification says."""
+    return await VerifyRun(client, component, HOME[component], timing=QUICK).run(request)
+
+
+async def left(client: Client) -> list[str]:
+    """What verifications have left."""
+    found: list[str] = []
+    for resource in (KSERVICES, BROKERS):
+        found += [each["metadata"]["name"] for each in (await client.list(resource)).items]
+    spaces = await client.list(NAMESPACES, labels=VERIFY_LABEL)
+    return found + [
+        each["metadata"]["name"]
+        for each in spaces.items
+        if "deletionTimestamp" not in each["metadata"]
+    ]
+
+
+async def test_knative_that_works_is_verified_and_nothing_is_left(
+    hub: Client, double: KnativeDouble
+) -> None:
+    """By the host of the route, through the proxy; for Eventing by an event that is accepted."""
+    serving = await verified(hub)
+    eventing = await verified(hub, component="eventing")
+    again = await verified(hub)
+
+    assert (serving.status, serving.reason) == ("True", SUCCEEDED), serving
+    assert "knative-serving/kourier" in serving.message
+    assert (eventing.status, eventing.reason) == ("True", SUCCEEDED), eventing
+    assert "accepted an event" in eventing.message
+    assert again.status == "True", again
+    assert len(set(double.seen)) == 3
+    assert await left(hub) == []
+
+
+async def test_what_fails_is_named_and_nothing_is_left(hub: Client, double: KnativeDouble) -> None:
+    """Never Ready, an error of the ingress, the answer of another, an event that is refused."""
+    double.problem = "Revision is missing its image"
+    unready = await verified(hub, SHORT)
+    double.problem, double.mode = "", "fails"
+    failing = await verified(hub, SHORT)
+    double.mode = "foreign"
+    foreign = await verified(hub, SHORT)
+    double.mode = "works"
+    own = await verified(hub, replace(SHORT, image="example.com/mine:1", text="not there"))
+
+    for each in (unready, failing, foreign, own):
+        assert (each.status, each.reason) == ("False", FAILED), each
+    assert "Knative Service knfleet-verify-serving/verify-" in unready.message
+    assert "not Ready within 3 s: Revision is missing its image" in unready.message
+    assert "503" in failing.message
+    assert "through Service knative-serving/kourier" in failing.message
+    assert "does not contain" in foreign.message
+    assert "something else" in foreign.message
+    assert "'not there'" in own.message
+    assert await left(hub) == []
+
+
+async def test_leftovers_of_a_run_that_was_killed_are_removed_by_the_next(
+    hub: Client, double: KnativeDouble
+) -> None:
+    """They are found by their label, whatever their names are."""
+    space = verify_namespace("serving")
+    meta = {"labels": {VERIFY_LABEL: "temporary"}, "name": space}
+    await hub.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    old = manifest(KSERVICES, "verify-old", space)
+    old["metadata"]["labels"] = {VERIFY_LABEL: "verify-old"}
+    await hub.create(KSERVICES, old)
+
+    found = await verified(hub)
+
+    assert found.status == "True", found
+    assert "verify-old" in double.seen
+    assert await left(hub) == []
+
+
+@pytest.mark.full
+async def test_a_run_that_is_cancelled_cleans_up(hub: Client, double: KnativeDouble) -> None:
+    """As when the process ends, or loses the spoke."""
+    double.problem = "held"
+    task = asyncio.create_task(verified(hub))
+
+    async def is_made() -> bool:
+        return bool(double.seen)
+
+    await until(is_made, "a Knative Service is made")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert task.cancelled()
+    assert await left(hub) == []
+
+
+@pytest.mark.full
+async def test_a_namespace_that_an_administrator_made_stays(
+    hub: Client, double: KnativeDouble
+) -> None:
+    space = verify_namespace("eventing")
+    await hub.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
+    )
+
+    found = await verified(hub, component="eventing")
+
+    assert found.status == "True", found
+    assert "deletionTimestamp" not in (await hub.get(NAMESPACES, space))["metadata"]
+    assert (await hub.list(BROKERS, space)).items == []
+
+
+async def test_pods_that_are_simulated_verify_nothing(hub: Client, double: KnativeDouble) -> None:
+    """It is said, it does not pass, and nothing is made."""
+    containers = [{"name": "app", "image": "example.com/app:1"}]
+    await hub.create(PODS, manifest(PODS, "activator", HOMES[0], spec={"containers": containers}))
+
+    async def is_reported() -> bool:
+        found = await hub.get(PODS, "activator", HOMES[0])
+        return bool(part(found, "status").get("containerStatuses"))
+
+    await until(is_reported, "the dev node reports the pod")
+    found = await verified(hub)
+
+    assert (found.status, found.reason) == ("Unknown", SIMULATED), found
+    assert "knative-serving/activator" in found.message
+    assert double.seen == []
+
+
+async def test_an_api_server_that_is_away_proves_nothing(
+    hub_connection: Connection,
+) -> None:
+    """Neither that Knative works, nor that it does not."""
+    async with Relay() as nothing:
+        address = f"https://127.0.0.1:{nothing.port}"
+    away = replace(hub_connection, endpoint=replace(hub_connection.endpoint, server=address))
+    async with Client(away) as client:
+        found = await verified(client)
+
+    assert (found.status, found.reason) == ("Unknown", INTERRUPTED), found
+
+
+async def test_the_generated_rights_suffice_and_one_that_is_missing_is_named(
+    hub: Client, double: KnativeDouble, hub_connection: Connection
+) -> None:
+    """The namespace is made with the rights, so that the account need not make any."""
+    meta: Object = {"name": "verifier", "namespace": "default"}
+    await hub.create(
+        SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    )
+    rights = verification_rights("serving", HOMES[0], ("kourier",))
+    await apply_all(hub, access_objects(rights, Account("verifier", "default")))
+    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await hub.create(
+        SERVICE_ACCOUNTS, asked, "default", name="verifier", subresource="token"
+    )
+    token = answer["status"]["token"]
+    proxy = Right("", "services/proxy", "get", HOMES[0], "kourier:80")
+
+    async with Client(with_token(hub_connection, token)) as client:
+        enough = await verified(client)
+        fewer = SpokeRights(rights.rights - {proxy}, rights.namespaces, {})
+        await apply_all(hub, access_objects(fewer, Account("verifier", "default")))
+        missing = await verified(client)
+
+    assert enough.status == "True", enough
+    assert (missing.status, missing.reason) == ("Unknown", FORBIDDEN), missing
+    assert f"may not: {proxy};" in missing.message
+    assert "knfleet rights" in missing.message
+    assert (await hub.list(KSERVICES)).items == []
