@@ -10,6 +10,7 @@ DOCS = ROOT / "docs"
 FOLLOWED = {
     "CONTRIBUTING.md": "test_pages_that_need_no_cluster_can_be_followed",
     "README.md": "test_pages_that_need_no_cluster_can_be_followed",
+    "docs/air-gap.md": "test_the_page_about_the_air_gap_can_be_followed",
     "docs/dev-clusters.md": "test_the_page_about_clusters_on_ones_machine_can_be_followed",
     "docs/fleet.md": "test_the_page_about_fleets_can_be_followed",
     "docs/fleets.md": "test_the_pages_about_a_fleet_at_work_can_be_followed",

@@ -34,7 +34,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "airgap": CommandEntry(
         "knfleet.cli.knative.airgap",
-        "Say what clusters without the Internet need.",
+        "List, save, push and verify what clusters without the Internet need.",
     ),
     "apply": CommandEntry(
         "knfleet.cli.knative.apply",

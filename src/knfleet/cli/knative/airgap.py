@@ -4,6 +4,12 @@ from pathlib import Path
 
 import click
 
+from knfleet.cli.knative.airgap_images import push, registry, save, verify
+from knfleet.cli.knative.airgap_options import (
+    chosen_components,
+    components_option,
+    releases_option,
+)
 from knfleet.cli.knative.bundle import chosen_folder, directory_option
 from knfleet.cli.output import explained, table
 from knfleet.release.errors import ReleaseError
@@ -11,24 +17,12 @@ from knfleet.release.errors import ReleaseError
 
 @click.group()
 def command() -> None:
-    """Say what clusters without the Internet need."""
+    """List, save, push and verify what clusters without the Internet need."""
 
 
 @command.command(name="list")
-@click.option(
-    "--release",
-    "releases",
-    multiple=True,
-    metavar="VERSION",
-    help="A release such as 1.23 or 1.23.0; more than once for more. All, when not given.",
-)
-@click.option(
-    "--components",
-    metavar="NAME,…",
-    default="",
-    help="serving, eventing, ingresses and event sources such as kourier or kafka. All, when not"
-    " given.",
-)
+@releases_option
+@components_option
 @directory_option
 @click.option(
     "-o",
@@ -53,18 +47,13 @@ def list_command(
 
     import msgspec
 
-    from knfleet.operator.spoke_access.release_rights import NAMES, RightsChoice
+    from knfleet.operator.spoke_access.release_rights import RightsChoice
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.source.sources import cache_folder
     from knfleet.view.images.release_images import release_images
 
-    chosen = tuple(each.strip() for each in components.split(",") if each.strip())
-    if unknown := sorted(set(chosen) - set(NAMES)):
-        raise click.UsageError(
-            f"--components {','.join(unknown)}: there is no such component; there are"
-            f" {', '.join(NAMES)}"
-        )
+    chosen = chosen_components(components)
     files = Releases(chosen_folder(directory), cache=ParsedCache(cache_folder() / "manifests"))
     found = asyncio.run(release_images(files, RightsChoice(releases, chosen)))
     if output == "json":
@@ -74,3 +63,7 @@ def list_command(
         click.echo(table(["IMAGE", "USED BY"], rows))
     else:
         click.echo("\n".join(each.image for each in found))
+
+
+for each in (push, registry, save, verify):
+    command.add_command(each)

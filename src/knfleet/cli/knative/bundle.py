@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from knfleet.cli.output import explained, progress, table
+from knfleet.oci.errors import ImageError
 from knfleet.release.errors import ReleaseError
 
 directory_option = click.option(
@@ -39,7 +40,8 @@ def command() -> None:
     "origin",
     default="go",
     show_default=True,
-    help="A folder, an archive, go[:MODULE@VERSION], or releases:VERSION,… (over HTTPS).",
+    help="A folder, an archive, go[:MODULE@VERSION], releases:VERSION,… (over HTTPS), or"
+    " layout:PATH, which `knfleet airgap save` wrote.",
 )
 @click.option(
     "--to",
@@ -54,7 +56,7 @@ def command() -> None:
     help="Lock file that the files must match; written if it does not exist.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless it fails.")
-@explained(ReleaseError)
+@explained(ReleaseError, ImageError)
 def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) -> None:
     """Download release files and lock them.
 
@@ -67,9 +69,11 @@ def pull(origin: str, target: Path | None, lock_file: Path | None, quiet: bool) 
 
     from knfleet.release.source import pull as pulling
     from knfleet.release.source.sources import bundle_folder, source
+    from knfleet.workflows.airgap.release_archive import PREFIX, LayoutSource
 
     folder = target or bundle_folder()
-    chosen = source(origin)
+    is_layout = origin.startswith(PREFIX)
+    chosen = LayoutSource(Path(origin.removeprefix(PREFIX))) if is_layout else source(origin)
     with progress(quiet=quiet) as reporter:
         if reporter:
             reporter.report(f"getting release files from {chosen}")

@@ -1,0 +1,1 @@
+"""Images: their references and manifests, registries that serve them, layouts that keep them."""

@@ -1,0 +1,1 @@
+"""What clusters without the Internet need: saved, put into a private registry, and checked."""
