@@ -41,6 +41,10 @@ RUN := $(BIN)/python -m tests.support.run
 test: check ground chromium ## run the checks and the tests that every change must pass (about ten minutes)
 	$(RUN) -m "not full and not soak" -n $(WORKERS) --dist loadgroup $(ARGS)
 
+.PHONY: unit
+unit: $(READY) ## run the unit tests alone (PYTHON=python3.13 make unit: with another Python, in a new .venv)
+	$(RUN) -m "not full and not soak" -n $(WORKERS) --dist loadgroup tests/unit $(ARGS)
+
 .PHONY: test-full
 test-full: $(READY) ground ## run the tests that take longer: documentation pages, chart, Knative Operator, many kills
 	$(RUN) -m full -n $(WORKERS) --dist loadgroup $(ARGS)
