@@ -162,6 +162,7 @@ async def test_all_images_of_a_release_get_into_a_private_registry(
         assert PASSWORD not in refused.output + before.output + printed
 
 
+@pytest.mark.full
 async def test_custom_resources_with_the_printed_setting_use_the_private_registry_alone(
     public: PublicSide, tmp_path: Path
 ) -> None:
@@ -237,7 +238,7 @@ async def test_an_archive_has_the_same_bytes_each_time(public: PublicSide, tmp_p
 
 
 @pytest.mark.full
-async def test_what_a_registry_lost_or_damaged_is_found_and_pushed_again(
+async def test_what_a_registry_lost_is_pushed_again_and_what_it_damaged_is_found(
     public: PublicSide, tmp_path: Path
 ) -> None:
     """By TLS with a certificate authority of its own, which must be given."""
