@@ -271,11 +271,13 @@ def verify(
             click.echo(problem, err=True)
         if problems:
             where = place if place and not report.problems else layout
-            again = "push" if where == place else "save"
-            raise click.ClickException(
-                f"{len(problems)} problems in {where}; run `knfleet airgap {again}` again, which"
-                " keeps what is whole"
+            hint = (
+                "run `knfleet airgap push` again, which sends what is missing; content that is not"
+                " what its digest says must be deleted in the registry before"
+                if where == place
+                else "run `knfleet airgap save` again, which keeps what is whole"
             )
+            raise click.ClickException(f"{len(problems)} problems in {where}; {hint}")
         where = f"{layout} and {place}" if place else str(layout)
         click.echo(
             f"{report.images} images and artifacts in {where} are complete:"
