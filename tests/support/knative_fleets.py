@@ -18,7 +18,7 @@ from knfleet.kube.cache.informer import Informer, StoreChange
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, ApiError, NotFound
 from knfleet.operator.kinds import PAUSED
-from testbed.waiting import until
+from testbed.waiting import PATIENCE_SECONDS, until
 from tests.support.placements import thing
 
 SPACE = "profiles"
@@ -295,7 +295,7 @@ async def operated(client: Client) -> AsyncGenerator[OperatorDouble, None]:
     task = asyncio.create_task(made.run())
     try:
         for informer in made.informers:
-            await asyncio.wait_for(informer.synced.wait(), 30)
+            await asyncio.wait_for(informer.synced.wait(), PATIENCE_SECONDS)
         yield made
     finally:
         task.cancel()

@@ -129,6 +129,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.process.manifests",
         "Print manifests for `kubectl apply`.",
     ),
+    "move": CommandEntry("knfleet.cli.knative.move", "Move an installation to another cluster."),
     "operator": CommandEntry(
         "knfleet.cli.process.operator",
         "Run the operator: install Knative as custom resources specify.",

@@ -18,7 +18,7 @@ from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.verification_requests import VerifyReport
+    from knfleet.view.operations.verification_requests import VerifyReport
 
 
 @click.command()
@@ -50,7 +50,7 @@ def command(name: str, context: str | None, kubeconfig: Path | None, **options: 
     knfleet verify knative-serving/edge-1
     knfleet verify fleet/prod --image registry.example.com/hello:1 --text Hello
     """
-    from knfleet.view.verification_requests import request_for, verify
+    from knfleet.view.operations.verification_requests import request_for, verify
 
     seconds: int = options["timeout"]
     request = request_for(options["image"], options["text"], seconds)

@@ -1,0 +1,1 @@
+"""What commands do with installations that takes several steps: verify and move."""
