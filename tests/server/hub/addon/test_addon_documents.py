@@ -68,9 +68,15 @@ async def test_the_manifests_of_the_page_do_what_it_says(fleet: Client, running:
         await apply(fleet, manifests)
 
     key = Key("cluster1", "helloworld")
+
+    async def greets() -> bool:
+        # The cluster has the default until the hub has seen the configuration of its own.
+        work = await addons.work_of(fleet, "addon-helloworld-deploy-0", "cluster1")
+        (greeting,) = work["spec"]["workload"]["manifests"]
+        return greeting["data"] == {"text": "cluster1"}
+
+    await until(greets, "the work is as the cluster's own configuration says")
     work = await addons.work_of(fleet, "addon-helloworld-deploy-0", "cluster1")
-    (greeting,) = work["spec"]["workload"]["manifests"]
-    assert greeting["data"] == {"text": "cluster1"}
     await addons.report(fleet, Key.of(work))
     await addons.is_said(fleet, key, "Progressing", "False", "Completed")
     await addons.is_said(fleet, key, "Available", "True")
