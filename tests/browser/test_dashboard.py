@@ -240,6 +240,7 @@ async def test_light_and_dark_can_be_chosen(running: Running, open_page: Open):
         assert await background(page) == light
 
 
+@pytest.mark.full
 async def test_a_narrow_screen_needs_no_scrolling_sideways(
     running: Running, real_hub: RealHub, open_page: Open
 ):

@@ -172,6 +172,7 @@ PROPERTY_CRD: Object = {
 }
 
 
+@pytest.mark.full
 async def test_namespaces_of_sets_properties_and_events_go_both_ways(scene: Scene):
     await scene.spoke.apply(CRDS, PROPERTY_CRD)
     await hubs.established(scene.spoke, PROPERTY_CRD["metadata"]["name"])

@@ -137,6 +137,7 @@ async def renewed(scene: GrpcScene) -> None:
     assert (await hub_secret(scene.spoke))["tls.crt"] != kept["tls.crt"]
 
 
+@pytest.mark.full
 async def test_an_add_on_gets_its_certificate_and_reports_over_grpc(scene: GrpcScene):
     """The agent has no way to the API server: requests and statuses of add-ons are events."""
     await scene.joined()

@@ -130,6 +130,7 @@ async def test_overrides_and_variables_make_children_differ(
     await reports(client, "RolloutComplete", number=2)
 
 
+@pytest.mark.full
 async def test_a_cluster_that_lacks_a_label_fails_alone(client: Client, operator: OperatorDouble):
     await client.patch(PROFILES, Key(SPACE, "b"), {"metadata": {"labels": {"region": None}}})
     spec = fleet(strategy={"maxFailures": 1})

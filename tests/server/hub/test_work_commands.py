@@ -118,6 +118,7 @@ async def test_a_work_is_created_shown_changed_and_deleted(
 
 
 @pytest.mark.usefixtures("hub")
+@pytest.mark.full
 async def test_what_is_larger_than_a_work_is_split_and_stays_so(
     fleet: Client, fleet_lent: Lent, tmp_path: Path
 ):

@@ -89,6 +89,7 @@ async def test_knative_that_works_is_verified_and_nothing_is_left(
     assert await left(hub) == []
 
 
+@pytest.mark.full
 async def test_what_fails_is_named_and_nothing_is_left(hub: Client, double: KnativeDouble) -> None:
     """Never Ready, an error of the ingress, the answer of another, an event that is refused."""
     double.problem = "Revision is missing its image"
