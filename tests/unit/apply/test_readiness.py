@@ -96,6 +96,24 @@ def test_stateful_sets(spec: Object, status: Object, state: ReadinessState) -> N
 
 
 @pytest.mark.parametrize(
+    ("spec", "status", "words"),
+    [
+        ({}, {}, "-0 is not created"),
+        ({"ordinals": {"start": 4}}, {"replicas": 1, "availableReplicas": 1}, "-5 is not created"),
+        ({}, {"replicas": 1}, "0 of 2 available"),
+        ({"podManagementPolicy": "Parallel"}, {}, "0 of 2 available"),
+    ],
+)
+def test_a_stateful_set_names_the_pod_that_is_not_created(
+    spec: Object, status: Object, words: str
+) -> None:
+    """A pod of that name may be left of an earlier one, which only the garbage collector sees."""
+    given = {"observedGeneration": 2, "currentRevision": "b", "updateRevision": "b", **status}
+
+    assert words in health(workload(STATEFUL_SETS, {"replicas": 2, **spec}, given)).message
+
+
+@pytest.mark.parametrize(
     ("status", "state"),
     [
         ({}, ReadinessState.PROGRESSING),

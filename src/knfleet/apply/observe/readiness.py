@@ -155,9 +155,23 @@ def stateful_set(ref: Ref, manifest: Object) -> ObjectReadiness:
             ref, ReadinessState.PROGRESSING, message, min(updated, available), wanted
         )
     if available < wanted:
-        message = f"{available} of {wanted} available"
+        message = missing_pod(manifest, available) or f"{available} of {wanted} available"
         return ObjectReadiness(ref, ReadinessState.PROGRESSING, message, available, wanted)
     return ObjectReadiness(ref, ReadinessState.READY, "", wanted, wanted)
+
+
+def missing_pod(manifest: Object, available: int) -> str:
+    """What is said of a StatefulSet whose controller has not created the next pod, or nothing.
+
+    Its pods have fixed names, so one that an earlier StatefulSet left behind is in the way.
+    """
+    spec = part(manifest, "spec")
+    created: int = part(manifest, "status").get("replicas", 0)
+    if created > available or spec.get("podManagementPolicy") == "Parallel":
+        return ""
+    next_ordinal = part(spec, "ordinals").get("start", 0) + created
+    pod = f"{manifest['metadata']['name']}-{next_ordinal}"
+    return f"pod {pod} is not created; one of that name may be left of an earlier StatefulSet"
 
 
 def daemon_set(ref: Ref, manifest: Object) -> ObjectReadiness:
