@@ -6,6 +6,7 @@ cause one fetch.
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,7 +60,7 @@ class PodKeys(Struct, frozen=True, rename="pascal"):
         return "PodKeys()"
 
 
-class CachedKeys:
+class CachedKeys(ABC):
     """Keys that are fetched anew before they end."""
 
     def __init__(self) -> None:
@@ -73,9 +74,9 @@ class CachedKeys:
                 self.held = await self.fetch()
             return self.held
 
+    @abstractmethod
     async def fetch(self) -> AwsKeys:
         """New keys; raises `AwsError`."""
-        raise NotImplementedError
 
 
 def is_ending(keys: AwsKeys, now: datetime) -> bool:

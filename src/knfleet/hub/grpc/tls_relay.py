@@ -28,7 +28,7 @@ from knfleet.runtime.http.connection_limits import (
     ConnectionLimits,
 )
 from knfleet.runtime.http.listen_address import ListenAddress
-from knfleet.runtime.http.listener import bound
+from knfleet.runtime.http.listening_sockets import ListeningSockets
 from knfleet.runtime.logs import log
 
 LIMITS = ConnectionLimits(connections=20_000, per_address=10_000, header_seconds=10.0)
@@ -38,8 +38,6 @@ ALL_ANONYMOUS_BYTES = 128 * 1024 * 1024
 """What all of them may send together: the gRPC server keeps it until a message is complete."""
 ANONYMOUS_SECONDS = 30.0
 """How long it may take until then."""
-ACCEPT_SECONDS = 1.0
-"""When to accept again after the system refused to."""
 BUFFER_BYTES = 256 * 1024
 
 
@@ -102,37 +100,20 @@ class TlsRelay:
     async def run(self) -> None:
         """Relay until cancelled."""
         await self.ready.wait()
-        sockets = await bound(self.bind.host, self.bind.port)
-        host, port = self.address = sockets[0].getsockname()[:2]
+        sockets = ListeningSockets()
+        host, port = self.address = await sockets.open(self.bind.host, self.bind.port)
         self.listening.set()
         log.info("serving gRPC", host=host, port=port)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for each in sockets:
-                    group.create_task(self.accept(each, group))
-        finally:
-            for each in sockets:
-                each.close()
+        await sockets.run(self.accept)
 
-    async def accept(self, listening: socket.socket, group: asyncio.TaskGroup) -> None:
-        """Take connections as they come."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                log.warning("no connection accepted", error=error.strerror or type(error).__name__)
-                await asyncio.sleep(ACCEPT_SECONDS)
-                continue
-            outer = RelayEnd(self.anonymous)
-            guest = self.admission.admit(str(peer[0]), outer.end)
-            if guest is None:
-                accepted.close()
-                continue
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            outer.task = group.create_task(self.serve(accepted, guest, outer))
+    def accept(self, accepted: socket.socket, address: str, group: asyncio.TaskGroup) -> None:
+        """Take one connection, if there is room for it."""
+        outer = RelayEnd(self.anonymous)
+        guest = self.admission.admit(address, outer.end)
+        if guest is None:
+            accepted.close()
+            return
+        outer.task = group.create_task(self.serve(accepted, guest, outer))
 
     async def serve(
         self, accepted: socket.socket, guest: AcceptedConnection, outer: "RelayEnd"
@@ -142,6 +123,7 @@ class TlsRelay:
         inner = RelayEnd(self.anonymous)
         try:
             with suppress(OSError, TimeoutError):
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 peer, ends = await self.connect(accepted, outer)
                 port = await self.reach(inner)
                 self.peers[port] = peer

@@ -22,13 +22,10 @@ from knfleet.runtime.http.connection_limits import (
     PendingTask,
 )
 from knfleet.runtime.http.listen_address import ListenAddress
-from knfleet.runtime.http.listener import bound
+from knfleet.runtime.http.listening_sockets import ListeningSockets
 from knfleet.runtime.logs import log
 from knfleet.runtime.mux.protocol_name import ALPN
 from knfleet.runtime.mux.session import MuxLimits, MuxSession
-
-RETRY_SECONDS = 1.0
-"""When to accept again after the system refused to."""
 
 
 class ListenerLimits(Struct, frozen=True):
@@ -91,7 +88,7 @@ class AgentListener:
         self.mux = mux or MuxLimits()
         self.context: ssl.SSLContext | None = None
         """Connections are closed until it is set."""
-        self.sockets: list[socket.socket] = []
+        self.listening = ListeningSockets("tunnel not accepted")
         waiting = self.limits.handshakes
         self.admission = ConnectionAdmission(
             ConnectionLimits(waiting, waiting, header_seconds=self.limits.handshake_seconds)
@@ -100,46 +97,31 @@ class AgentListener:
 
     async def open(self) -> int:
         """Take the address; the port. Raises `OSError`."""
-        self.sockets = await bound(self.address.host, self.address.port)
-        return self.sockets[0].getsockname()[1]
+        _, port = await self.listening.open(self.address.host, self.address.port)
+        return port
 
     async def run(self) -> None:
         """Accept agents until cancelled."""
-        if not self.sockets:
+        if not self.listening.sockets:
             await self.open()
         try:
-            async with asyncio.TaskGroup() as group:
-                for listening in self.sockets:
-                    group.create_task(self.accept(listening, group))
+            await self.listening.run(self.accept)
         finally:
-            for listening in self.sockets:
-                listening.close()
-            self.sockets = []
             self.registry.abort()
 
-    async def accept(self, listening: socket.socket, group: asyncio.TaskGroup) -> None:
-        """Accept connections as they come."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                log.warning("tunnel not accepted", error=error.strerror or type(error).__name__)
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if problem := self.overload():
-                log.warning("tunnel not accepted", error=problem, address=str(peer[0]))
-                accepted.close()
-                continue
-            pending = PendingTask()
-            guest = self.admission.admit(str(peer[0]), pending.end)
-            if guest is None:
-                accepted.close()
-                continue
-            pending.task = group.create_task(self.shake_hands(accepted))
-            pending.task.add_done_callback(partial(self.leave, guest))
+    def accept(self, accepted: socket.socket, address: str, group: asyncio.TaskGroup) -> None:
+        """Accept one connection, if there is room for it."""
+        if problem := self.overload():
+            log.warning("tunnel not accepted", error=problem, address=address)
+            accepted.close()
+            return
+        pending = PendingTask()
+        guest = self.admission.admit(address, pending.end)
+        if guest is None:
+            accepted.close()
+            return
+        pending.task = group.create_task(self.shake_hands(accepted))
+        pending.task.add_done_callback(partial(self.leave, guest))
 
     def overload(self) -> str:
         """Why no connection can be accepted now; empty when one can."""

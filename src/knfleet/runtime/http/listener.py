@@ -6,11 +6,11 @@ too that never finish their TLS handshake.
 """
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from aiohttp import web
@@ -20,13 +20,8 @@ from knfleet.runtime.http.connection_limits import (
     ConnectionAdmission,
     ConnectionLimits,
 )
-from knfleet.runtime.logs import log
+from knfleet.runtime.http.listening_sockets import ListeningSockets
 
-BACKLOG = 128
-NOT_HERE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-"""What a system without IPv6 says to one of its addresses."""
-RETRY_SECONDS = 1.0
-"""When to accept again after the system refused to."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -42,49 +37,38 @@ class HttpListener:
         """By aiohttp's own side of each."""
         app.middlewares.insert(0, self.watch)
         self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=close_seconds)
-        self.sockets: list[socket.socket] = []
+        self.listening = ListeningSockets()
 
     async def open(self, host: str | None, port: int) -> tuple[str, int]:
         """Take an address, all of the machine's when there is no host; raises `OSError`."""
         await self.runner.setup()
-        self.sockets = await bound(host, port)
-        address, port = self.sockets[0].getsockname()[:2]
-        return address, port
+        return await self.listening.open(host, port)
 
     async def run(self, tls: ssl.SSLContext | None = None) -> None:
         """Serve until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for listening in self.sockets:
-                group.create_task(self.accept(listening, tls, group))
+        await self.listening.run(partial(self.accept, tls))
 
     async def close(self) -> None:
         """End everything."""
-        for listening in self.sockets:
-            listening.close()
+        self.listening.close()
         await self.runner.cleanup()
 
-    async def accept(
-        self, listening: socket.socket, tls: ssl.SSLContext | None, group: asyncio.TaskGroup
+    def accept(
+        self,
+        tls: ssl.SSLContext | None,
+        accepted: socket.socket,
+        address: str,
+        group: asyncio.TaskGroup,
     ) -> None:
-        """Take connections as they come."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                log.warning("no connection accepted", error=error.strerror or type(error).__name__)
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            assert self.runner.server is not None
-            line = HttpConnection(self, self.runner.server())
-            guest = self.admission.admit(str(peer[0]), line.abort)
-            if guest is None:
-                accepted.close()
-                continue
-            line.guest = guest
-            line.task = group.create_task(self.shake_hands(accepted, line, tls))
+        """Take one connection, if there is room for it."""
+        assert self.runner.server is not None
+        line = HttpConnection(self, self.runner.server())
+        guest = self.admission.admit(address, line.abort)
+        if guest is None:
+            accepted.close()
+            return
+        line.guest = guest
+        line.task = group.create_task(self.shake_hands(accepted, line, tls))
 
     async def shake_hands(
         self, accepted: socket.socket, line: "HttpConnection", tls: ssl.SSLContext | None
@@ -180,26 +164,3 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.leave()
         self.inner.connection_lost(exc)
-
-
-async def bound(host: str | None, port: int) -> list[socket.socket]:
-    """Sockets that listen on all addresses of a host."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    sockets: list[socket.socket] = []
-    problem: OSError | None = None
-    for family, _, _, _, address in dict.fromkeys(found):
-        try:
-            sockets.append(socket.create_server(address, family=family, backlog=BACKLOG))
-        except OSError as error:
-            problem = error
-            if error.errno not in NOT_HERE:
-                break
-    if not sockets or (problem is not None and problem.errno not in NOT_HERE):
-        for each in sockets:
-            each.close()
-        raise problem or OSError(errno.EADDRNOTAVAIL, "the host has no address")
-    for each in sockets:
-        each.setblocking(False)
-    return sockets

@@ -22,14 +22,13 @@ from knfleet.runtime.http.connection_limits import (
     PendingTask,
 )
 from knfleet.runtime.http.listen_address import ListenAddress
-from knfleet.runtime.http.listener import bound
+from knfleet.runtime.http.listening_sockets import ListeningSockets
 from knfleet.runtime.logs import log
 from knfleet.runtime.mux.frames import ResetCode
 from knfleet.runtime.mux.splice import Splice, SpliceSide
 from knfleet.runtime.mux.stream import StreamReset
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-RETRY_SECONDS = 1.0
 STATUSES = {
     ResetCode.REFUSED: (HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable"),
     ResetCode.NOT_ALLOWED: (HTTPStatus.FORBIDDEN, "Forbidden"),
@@ -253,51 +252,36 @@ class TunnelFront:
                 self.limits.connections, self.limits.per_address, self.limits.head_seconds
             )
         )
-        self.sockets: list[socket.socket] = []
+        self.listening = ListeningSockets("stream not accepted")
 
     async def open(self) -> int:
         """Take the address; the port. Raises `OSError`."""
-        self.sockets = await bound(self.address.host, self.address.port)
-        return self.sockets[0].getsockname()[1]
+        _, port = await self.listening.open(self.address.host, self.address.port)
+        return port
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        if not self.sockets:
+        if not self.listening.sockets:
             await self.open()
         try:
-            async with asyncio.TaskGroup() as group:
-                for listening in self.sockets:
-                    group.create_task(self.accept(listening, group))
+            await self.listening.run(self.accept)
         finally:
-            for listening in self.sockets:
-                listening.close()
-            self.sockets = []
             for each in list(self.connections):
                 each.abort()
 
-    async def accept(self, listening: socket.socket, group: asyncio.TaskGroup) -> None:
-        """Accept consumers as they come."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                log.warning("stream not accepted", error=error.strerror or type(error).__name__)
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if self.context is None:
-                log.warning("stream not accepted", error="no certificate yet")
-                accepted.close()
-                continue
-            pending = PendingTask()
-            guest = self.admission.admit(str(peer[0]), pending.end)
-            if guest is None:
-                log.warning("stream not accepted", error="full")
-                accepted.close()
-                continue
-            pending.task = group.create_task(self.shake_hands(accepted, guest))
+    def accept(self, accepted: socket.socket, address: str, group: asyncio.TaskGroup) -> None:
+        """Accept one consumer, if there is room for it."""
+        pending = PendingTask()
+        problem = "no certificate yet"
+        guest = None
+        if self.context is not None:
+            problem = "full"
+            guest = self.admission.admit(address, pending.end)
+        if guest is None:
+            log.warning("stream not accepted", error=problem)
+            accepted.close()
+            return
+        pending.task = group.create_task(self.shake_hands(accepted, guest))
 
     def leave(self, connection: FrontConnection) -> None:
         """A connection is over."""
