@@ -10,6 +10,7 @@ from knfleet.api.meta import Object
 from knfleet.apply.manifest_fields import items, part
 from knfleet.kube.errors import KubeError
 from testbed.waiting import until
+from tests.chaos import garbage
 from tests.chaos.resources import Wanted
 from tests.chaos.stage import REPLICAS, Stage
 
@@ -36,8 +37,25 @@ async def ready(stage: Stage, seconds: float, say: Say) -> None:
     try:
         await until(holds, "all are ready", seconds=seconds)
     except AssertionError:
+        if left := await garbage.left(stage):
+            say(f"waits for the garbage collectors to delete {', '.join(left)}")
+            await collected(stage)
+            return await ready(stage, seconds, say)
         told = "; ".join(f"{title}: {why}" for title, why in waiting.items() if why)
         raise NotConverged(f"not ready {seconds:.0f} s after the last fault: {told}") from None
+
+
+async def collected(stage: Stage) -> None:
+    """Wait until the garbage collectors of all spokes have deleted what only they delete."""
+
+    async def is_collected() -> bool:
+        return not await garbage.left(stage)
+
+    try:
+        await until(is_collected, "no pod is left", seconds=garbage.GARBAGE_SECONDS)
+    except AssertionError:
+        told = ", ".join(await garbage.left(stage))
+        raise NotConverged(f"not deleted after {garbage.GARBAGE_SECONDS:.0f} s: {told}") from None
 
 
 async def why_not_ready(stage: Stage, wanted: Wanted) -> str:
