@@ -216,6 +216,17 @@ def test_indexes_are_what_a_search_would_find(
     assert not any(keys for values in store.keys.values() for keys in values.values()) or model
 
 
+def test_a_change_leaves_an_object_in_its_place() -> None:
+    """What names the objects of an index says the same after each change of one of them."""
+    store = Store({"label": lambda manifest: list(manifest["metadata"]["labels"])})
+    for name in ("a", "b", "c"):
+        store.put(Key("", name), labelled(name, 1, "x"))
+
+    store.put(Key("", "a"), labelled("a", 2, "x"))
+
+    assert [one["metadata"]["name"] for one in store.by_index("label", "x")] == ["a", "b", "c"]
+
+
 def test_an_index_that_fails_finds_nothing() -> None:
     """The object is there all the same, and the other indexes work."""
     store = Store({"bad": lambda one: [one["no"]], "good": lambda one: [one["metadata"]["name"]]})

@@ -200,7 +200,7 @@ class ClusterDeletion:
         )
 
     async def remaining(self, cluster: str) -> RemainingObjects | None:
-        """What is left of the first kind of which something is.
+        """What is left of the first kind of which something is, in the order of names.
 
         That nothing is left is asked of the API server: a cache may not know the newest objects.
         """
@@ -208,7 +208,8 @@ class ClusterDeletion:
             known = self.context.informers.works_of(cluster) if resource == WORKS else []
             found = known or await self.listed(resource, cluster)
             if found:
-                return RemainingObjects(resource, found)
+                by_name = sorted(found, key=lambda each: each["metadata"]["name"])
+                return RemainingObjects(resource, by_name)
         return None
 
     async def listed(self, resource: Resource, cluster: str) -> list[Object]:

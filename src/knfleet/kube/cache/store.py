@@ -39,7 +39,6 @@ class Store:
             return None
         self.objects[key] = new
         if self.indexes:
-            self.unindex(key)
             self.index(key, new)
         return StoreChange("added" if old is None else "updated", key, old, new)
 
@@ -52,8 +51,11 @@ class Store:
         return StoreChange("deleted", key, last if last is not None else old, None)
 
     def index(self, key: Key, new: Object) -> None:
-        """Give an object its place in the indexes."""
+        """Give an object its place in the indexes; one that is right it keeps."""
         places = [(name, value) for name in self.indexes for value in self.found_in(new, name)]
+        if places == self.values.get(key):
+            return
+        self.unindex(key)
         self.values[key] = places
         for name, value in places:
             self.keys[name].setdefault(value, {})[key] = None
