@@ -263,8 +263,8 @@ class VerifyGate(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     image: Annotated[
         str,
         doc(
-            "Image that answers GET / with status 200 on the port $PORT; one that answers with a"
-            " text when absent.",
+            "Image that answers GET / with status 200 on the port $PORT; that of the operator's"
+            " --verify-image when absent.",
             maxLength=512,
         ),
     ] = ""
@@ -295,7 +295,7 @@ class FleetGate(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     webhook: Annotated[WebhookGate | None, doc("An address that decides.")] = None
     verify: Annotated[
         VerifyGate | None,
-        doc("A verification: Knative on the clusters answers requests, and accepts events."),
+        doc("A verification: Knative on the clusters answers requests, and delivers events."),
     ] = None
     interval: Annotated[
         str, doc("How often it is checked until it passes, as 30s.", pattern=DURATION)
