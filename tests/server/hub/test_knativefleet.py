@@ -49,7 +49,7 @@ ROLLBACK = {"action": "Rollback", "scope": "All"}
 @pytest.fixture
 async def hub(fleet_connection: Connection) -> AsyncIterator[HubManager]:
     """A hub that runs."""
-    async with hubs.running(fleet_connection) as running:
+    async with hubs.running(fleet_connection, loopback_gates=True) as running:
         yield running
 
 

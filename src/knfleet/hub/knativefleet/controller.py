@@ -33,7 +33,7 @@ from knfleet.hub.knativefleet.fleet_status import (
     status_of,
 )
 from knfleet.hub.knativefleet.fleet_view import ViewBuilder
-from knfleet.hub.knativefleet.gates.gate_checks import GateChecks
+from knfleet.hub.knativefleet.gates.gate_checks import GateChecks, GateLimits
 from knfleet.hub.knativefleet.gates.gate_results import failures_of, next_check, updated
 from knfleet.hub.knativefleet.gates.verify_gate import VerifyGates
 from knfleet.hub.knativefleet.plan.child_state import Child
@@ -86,7 +86,7 @@ class KnativeFleetController:
         self.cache = FleetCache(context)
         self.writer = ChildWriter(context.client, self.cache, context.now)
         self.revisions = RevisionStore(context.client, self.cache)
-        self.gates = GateChecks()
+        self.gates = GateChecks(GateLimits(loopback=context.loopback_gates))
         self.verify_gates = VerifyGates(context.client, self.cache)
         self.views = ViewBuilder(self.cache)
         self.passes: dict[Key, FleetPass] = {}
