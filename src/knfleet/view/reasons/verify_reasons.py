@@ -28,7 +28,8 @@ VERIFY: dict[str, Explanation] = {
         VERIFIED,
     ),
     "Verifying": Explanation(
-        "A verification was requested; it is in progress, or begins when the installation is Ready.",
+        "A verification was requested. It is in progress, or begins when the installation is"
+        " Ready.",
         (OBJECTS,),
         written_on=VERIFIED,
     ),
