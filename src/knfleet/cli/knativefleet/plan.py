@@ -113,7 +113,7 @@ def apply(path: Path, context: str | None, kubeconfig: Path | None, **_options: 
 
 def fleet_in(file: str) -> "Object":
     """The fleet in a file."""
-    from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+    from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
     from knfleet.apply.manifest_fields import part
     from knfleet.kube import yaml
 
@@ -160,7 +160,7 @@ def with_version(manifest: "Object", version: str) -> "Object":
 
 async def dry_run(client: "Client", wanted: "Object", live: "Object | None") -> "Object":
     """What the server would store."""
-    from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+    from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 
     if live is None:
         return await client.create(KNATIVE_FLEETS, wanted, dry_run=True)

@@ -9,14 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knfleet.api.conditions import StandardCondition
-from knfleet.api.fleet.knativefleet import (
-    FLEET_FINALIZER,
-    KNATIVE_FLEETS,
-    RETRY,
-    ROLLED_OUT,
-    KnativeFleet,
-    KnativeFleetStatus,
-)
+from knfleet.api.fleet.fleet_names import FLEET_FINALIZER, KNATIVE_FLEETS, RETRY, ROLLED_OUT
+from knfleet.api.fleet.knativefleet import KnativeFleet
+from knfleet.api.fleet.knativefleet_status import KnativeFleetStatus
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.moments import as_moment
 from knfleet.api.schema import DecodeError, decode

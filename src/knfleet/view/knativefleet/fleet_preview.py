@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.fleet.knativefleet import RolloutRecord
+from knfleet.api.fleet.knativefleet_status import RolloutRecord
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_fields import part

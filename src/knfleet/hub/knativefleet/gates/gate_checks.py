@@ -14,7 +14,8 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from msgspec import Struct
 
 from knfleet import __version__
-from knfleet.api.fleet.knativefleet import FleetGate, KnativeFleet
+from knfleet.api.fleet.gate_types import FleetGate
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.meta import Object
 from knfleet.hub.knativefleet.gates.gate_results import GateResult, query_result, webhook_result
 from knfleet.release.source.address_guard import AddressGuard
