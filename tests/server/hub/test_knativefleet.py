@@ -8,7 +8,7 @@ from aiohttp import web
 
 from knfleet.api.cluster.clusterset import BINDINGS
 from knfleet.api.cluster.placement import DECISIONS, PLACEMENTS
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS, PROMOTE, RETRY
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS, PROMOTE, RETRY
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS

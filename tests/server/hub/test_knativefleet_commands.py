@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key
 from knfleet.kube.client.verbs import Client

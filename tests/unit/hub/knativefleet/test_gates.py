@@ -8,14 +8,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from knfleet.api.fleet.knativefleet import (
-    FleetClusters,
-    FleetGate,
-    KnativeFleet,
-    KnativeFleetSpec,
-    PrometheusGate,
-    WebhookGate,
-)
+from knfleet.api.fleet.fleet_members import FleetClusters
+from knfleet.api.fleet.gate_types import FleetGate, PrometheusGate, WebhookGate
+from knfleet.api.fleet.knativefleet import KnativeFleet, KnativeFleetSpec
 from knfleet.api.schema import ObjectMeta
 from knfleet.hub.knativefleet.gates.gate_checks import GateChecks, GateLimits
 from knfleet.hub.knativefleet.gates.gate_results import (
