@@ -159,6 +159,10 @@ bench-timeline: $(READY) ground ## show every kind of request of an installation
 scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)
 	@$(BIN)/python -m bench.scale --spokes $(N) --replicas $(REPLICAS) $(ARGS)
 
+.PHONY: bench-fleets
+bench-fleets: $(READY) ground ## measure changes by a KnativeFleet in waves beside changes by hand (N=1000: an hour)
+	@$(BIN)/python -m bench.fleets --spokes $(N) $(ARGS)
+
 .PHONY: requirements
 requirements: $(READY) ## pin the newest dependencies again
 	@set -e; compile="$(BIN)/uv pip compile -q -U --universal --python-version 3.11 --generate-hashes \

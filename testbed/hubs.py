@@ -91,6 +91,7 @@ async def running(
     tunnel: TunnelOptions | None = None,
     webhook: ListenAddress | None = None,
     aws: HubAwsAccount | None = None,
+    loopback_gates: bool = False,
 ) -> AsyncGenerator[HubManager, None]:
     """A hub that runs, perhaps with another clock; requests of the users need no person."""
     manager = Manager()
@@ -102,6 +103,7 @@ async def running(
             webhook=webhook,
             webhook_names=("localhost",),
             aws=aws,
+            loopback_gates=loopback_gates,
         )
         fleet = start_hub(manager, client, metrics=Metrics(), options=options)
         task = asyncio.create_task(manager.run())

@@ -90,6 +90,8 @@ class Stage:
         self.folder = folder
         self.releases = releases
         self.operators: list[Operator] = []
+        self.process: type[Operator] = Operator
+        """What is started: the operator alone, or a hub."""
         self.servings = Informer(hub.client, SERVINGS, trim=without_managed_fields)
         self.servings.on_change(self.note)
         self.wanted: dict[str, int] = {}
@@ -180,7 +182,7 @@ class Stage:
     async def start(self, *flags: str, number: int = 0) -> Operator:
         """Start an operator."""
         log = self.folder / f"operator{number}.log"
-        operator = Operator(self.hub.lent.kubeconfig, self.releases, log)
+        operator = self.process(self.hub.lent.kubeconfig, self.releases, log)
         self.operators.append(operator)
         file = f"--clusterprofile-provider-file={self.providers}"
         # Installed programs are compiled; the first start compiles this one for all others.

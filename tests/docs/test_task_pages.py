@@ -115,7 +115,7 @@ async def test_the_pages_about_a_fleet_at_work_can_be_followed(reader: Reader):
         ("works.md", 7),
         ("placement.md", 8),
         ("replica-sets.md", 4),
-        ("fleets.md", 7),
+        ("fleets.md", 10),
         ("upgrade.md", 7),
         ("security.md", 6),
         ("troubleshoot.md", 11),

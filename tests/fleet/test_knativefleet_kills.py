@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.operator import CLUSTER_MANAGER
 from knfleet.kube.client.verbs import Client
 from testbed import hub_process, hubs

@@ -1,15 +1,16 @@
-"""What stands in for Knative on a target: controllers that set statuses, and an ingress.
+"""What stands in for Knative on a target: controllers that set statuses, an ingress and a Broker.
 
-The ingress is a pod of our own image, so that it runs as a process and is reached through the API
-server's proxy. It answers by the host that it is asked for: NAME.MODE.example.com.
+Ingress and Broker are pods of our own image, so that they run as processes and are reached through
+the API server's proxy. The ingress answers by the host that it is asked for: NAME.MODE.example.com.
+The Broker brings an event to the subscribers of its Triggers, unless its path begins with /lost.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-from knfleet.api.core import PODS, SERVICES
-from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES
+from knfleet.api.core import CLUSTER_ROLE_BINDINGS, PODS, SERVICES
+from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES, TRIGGERS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_fields import part
 from knfleet.kube.cache.informer import Informer, StoreChange
@@ -21,19 +22,48 @@ from tests.support.objects import manifest
 
 HOMES = ("knative-serving", "knative-eventing")
 SERVER = """
-import os
+import json, os, pathlib, ssl, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVER = "https://{KUBERNETES_SERVICE_HOST}:{KUBERNETES_SERVICE_PORT}".format(**os.environ)
+TRUST = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
+
+def call(path, body=None, headers=()):
+    given = {"Authorization": "Bearer " + (ACCOUNT / "token").read_text(), **dict(headers)}
+    request = urllib.request.Request(SERVER + path, body, given)
+    with urllib.request.urlopen(request, timeout=10, context=TRUST) as response:
+        return response.read()
+
+def deliver(namespace, broker, event, headers):
+    path = f"/apis/eventing.knative.dev/v1/namespaces/{namespace}/triggers"
+    for trigger in json.loads(call(path))["items"]:
+        spec = trigger["spec"]
+        wanted = spec["filter"]["attributes"]["type"]
+        if spec["broker"] == broker and wanted == headers["ce-type"]:
+            to = spec["subscriber"]
+            name = f"{to['ref']['name']}:80"
+            service = f"/api/v1/namespaces/{namespace}/services/{name}/proxy"
+            call(service + to["uri"], event, headers)
+
 class Ingress(BaseHTTPRequestHandler):
-    def answer(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def do_GET(self):
         name, _, rest = self.headers.get("Host", "").partition(".")
         mode = rest.partition(".")[0]
         code = {"works": 200, "fails": 503, "foreign": 200, "silent": 204}.get(mode, 404)
-        text = name if mode == "works" else "something else"
-        if self.command == "POST":
-            known = self.headers.get("ce-id", "")
-            code = 202 if known and self.path == f"/space/{known}" else 400
+        self.answer(code, name if mode == "works" else "something else")
+
+    def do_POST(self):
+        event = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        _, kind, namespace, broker = self.path.split("/")
+        known = self.headers.get("ce-id") == broker
+        if known and kind == "space":
+            attributes = {name.lower(): value for name, value in self.headers.items()}
+            kept = {name: attributes[name] for name in attributes if name.startswith("ce-")}
+            deliver(namespace, broker, event, kept)
+        self.answer(202 if known else 400, "")
+
+    def answer(self, code, text):
         self.send_response(code)
         self.send_header("Content-Type", "text/plain")
         body = b"" if code == 204 else text.encode()
@@ -41,16 +71,14 @@ class Ingress(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = answer
-
 ThreadingHTTPServer((os.environ["KNFLEET_BIND_ADDRESS"], 8080), Ingress).serve_forever()
 """
-KINDS = (KSERVICES, KINGRESSES, BROKERS)
+KINDS = (KSERVICES, KINGRESSES, BROKERS, TRIGGERS)
 POD_SERVICES = (("knative-serving", "kourier"), ("knative-eventing", "broker-ingress"))
 
 
 class KnativeDouble:
-    """Sets the statuses of Knative Services and Brokers."""
+    """Sets the statuses of Knative Services, Brokers and Triggers."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -60,7 +88,7 @@ class KnativeDouble:
         """Why nothing becomes ready, if that is so."""
         self.seen: list[str] = []
         """The names of all that was made."""
-        self.informers = [Informer(client, each) for each in (KSERVICES, BROKERS)]
+        self.informers = [Informer(client, each) for each in (KSERVICES, BROKERS, TRIGGERS)]
         self.changed = asyncio.Event()
         for each in self.informers:
             each.on_change(self.note)
@@ -99,7 +127,9 @@ class KnativeDouble:
         if not self.problem:
             ready = {"type": "Ready", "status": "True"}
             status["url"] = f"http://{host}"
-            address = f"http://broker-ingress.knative-eventing.svc.cluster.local/space/{key.name}"
+            kind = "space" if self.mode == "works" else "lost"
+            path = f"{kind}/{key.namespace}/{key.name}"
+            address = f"http://broker-ingress.knative-eventing.svc.cluster.local/{path}"
             status["address"] = {"url": address}
             if resource == KSERVICES:
                 balancer = {"domainInternal": "kourier.knative-serving.svc.cluster.local"}
@@ -123,6 +153,14 @@ def pod(name: str, namespace: str) -> Object:
     return made
 
 
+def administrator(namespace: str) -> Object:
+    """All rights for the Broker of a namespace, which calls Services and reads Triggers."""
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    made = manifest(CLUSTER_ROLE_BINDINGS, f"broker-of-{namespace}")
+    return {**made, "roleRef": role, "subjects": [subject]}
+
+
 def definition(resource: Resource) -> Object:
     """The CRD of a kind; an Ingress is written with its status here."""
     made = stand_in(resource.group, resource.version, resource.kind, resource.plural)
@@ -136,6 +174,7 @@ async def install(client: Client) -> None:
     await define(client, [definition(each) for each in KINDS])
     for home in HOMES:
         await ensure_namespace(client, home)
+    await client.apply(CLUSTER_ROLE_BINDINGS, administrator("knative-eventing"))
     for namespace, name in POD_SERVICES:
         await client.create(PODS, pod(name, namespace))
         ports = [{"port": 80, "targetPort": 8080}]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from knfleet.api.core import NAMESPACES
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS

@@ -26,7 +26,7 @@ ATTEMPTS = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.3, 5.0
 MOST_BYTES = 1024 * 1024
 AT_ONCE = 8
-"""So many calls of a process are under way at most."""
+"""So many calls of a process are in progress at most."""
 SUFFIXES = {"aws-cn": "amazonaws.com.cn", "aws-iso": "c2s.ic.gov", "aws-iso-b": "sc2s.sgov.gov"}
 """Where partitions beside the usual ones are."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

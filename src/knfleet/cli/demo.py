@@ -15,7 +15,7 @@ from knfleet.kube.errors import KubeError
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave everything running.")
 @click.option(
-    "--spokes", type=click.IntRange(0, 60), default=2, show_default=True, help="How many spokes."
+    "--spokes", type=click.IntRange(0, 60), default=4, show_default=True, help="How many spokes."
 )
 @click.option(
     "--profiles",
@@ -30,10 +30,11 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     """Run a demonstration on real clusters on this machine.
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
-    removes it; registers two spokes with the hub, installs it on them, freezes one for a while,
-    removes it there too; has a KnativeFleet upgrade them in waves, with a canary that fails and
-    a rollback; then takes everything down. All of it can be watched in a dashboard, whose
-    address is printed early and at the end. With --keep the spokes stay joined, and keep Knative.
+    removes it; registers all spokes with the hub, installs it on two of them, freezes one for a
+    while, removes it there too; has a KnativeFleet install and upgrade all of them in waves, with a
+    canary that fails and a rollback; then takes everything down. All of it can be watched in a
+    dashboard, whose address is printed early and at the end. With --keep the spokes stay joined,
+    and keep Knative.
     """
     from knfleet.dev.demo.demo import show
     from knfleet.dev.dev_clusters import DevClusters

@@ -166,6 +166,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "knfleet.cli.knative.verify",
         "Verify that an installation works, or all installations of a KnativeFleet.",
     ),
+    "verify-server": CommandEntry(
+        "knfleet.cli.process.verify_server",
+        "Answer requests with a text, and log their paths; `knfleet verify` runs it in a pod.",
+    ),
     "wait": CommandEntry(
         "knfleet.cli.knative.wait",
         "Wait until installations or clusters are ready, removed, or have a condition.",

@@ -42,6 +42,8 @@ class HubContext(Struct, frozen=True):
     tunnel: TunnelPublication | None = None
     """The tunnel of this replica, if there is one."""
     aws: HubAwsAccount = field(default_factory=HubAwsAccount)
+    loopback_gates: bool = False
+    """Whether gates of KnativeFleets may ask addresses of the hub's own machine or pod."""
 
     def record_warning(self, cluster: ManagedCluster, reason: str, message: str) -> None:
         self.events.warning(regarding(cluster), reason, message)

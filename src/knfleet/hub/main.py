@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from knfleet.api.core import CRDS
 from knfleet.api.crds.fleet import HUB_DEFINITIONS, hub_definitions
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.clusters.provider_file import ProviderFile
 from knfleet.hub.manager import HubManager, HubOptions, start_hub

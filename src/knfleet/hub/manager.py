@@ -83,6 +83,8 @@ class HubOptions(Struct, frozen=True):
     """The hub's own, in which its certificates are kept."""
     aws: HubAwsAccount | None = None
     """How AWS is called; None: as the environment says."""
+    loopback_gates: bool = False
+    """Whether gates of KnativeFleets may ask addresses of the hub's own machine or pod."""
 
 
 class HubManager:
@@ -124,6 +126,7 @@ class HubManager:
             options.now,
             None if self.tunnel is None else TunnelPublication(self.tunnel),
             options.aws or HubAwsAccount(),
+            options.loopback_gates,
         )
         self.controllers = [
             self.controller(each)

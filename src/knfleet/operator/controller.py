@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from knfleet.api.knative import conditions
 from knfleet.api.knative.conditions import DEPENDENTS, READY
+from knfleet.api.knative.verification import DEFAULT_IMAGE
 from knfleet.api.meta import HUB, ClusterName, Key, Object, Request
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
 from knfleet.kube.client.verbs import Client
@@ -60,6 +61,7 @@ class OperatorContext(Struct, frozen=True):
     """Passes that are made at once; a thousand at once would all be late, and then fail."""
     slots: QueueSlots = QueueSlots()
     poll_seconds: float = POLL_SECONDS
+    verify_image: str = DEFAULT_IMAGE
     owns: Callable[[str], bool] | None = None
     """Whether what is installed at a place is for this process to see to; None when all is."""
 
@@ -97,6 +99,7 @@ class KnativeController:
             installations=installations,
             tombstones=context.tombstones,
             poll_seconds=context.poll_seconds,
+            verify_image=context.verify_image,
         )
         self.owns = context.owns
         self.controller = Controller(name, self.reconcile, options)

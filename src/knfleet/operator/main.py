@@ -217,6 +217,7 @@ class Operator:
             StartLimit(AT_ONCE, TURN_SECONDS),
             QueueSlots(per_cluster=self.settings.threads),
             self.settings.poll_seconds,
+            self.settings.verify_image,
             None if self.shares is None else self.shares.owns,
         )
         self.controllers = [

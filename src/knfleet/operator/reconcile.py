@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from knfleet.api.knative.resources import Knative
+from knfleet.api.knative.verification import DEFAULT_IMAGE
 from knfleet.api.meta import Key, Object, Request
 from knfleet.api.schema import DecodeError, decode
 from knfleet.apply.change_set import ChangeSet
@@ -74,6 +75,7 @@ class Reconciler:
         installations: InstallationRegistry,
         tombstones: Tombstones,
         poll_seconds: float = POLL_SECONDS,
+        verify_image: str = DEFAULT_IMAGE,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.kind = kind
@@ -89,7 +91,7 @@ class Reconciler:
         )
         self.finalizers = self.uninstaller.finalizers
         self.verifications = VerificationRegistry(
-            kind, self.status_writer.client, installations.look_again
+            kind, self.status_writer.client, installations.look_again, image=verify_image
         )
         self.records: dict[Key, InstallationRecord] = {}
         self.claimed: set[str] = set()

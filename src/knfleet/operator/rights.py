@@ -6,12 +6,14 @@ Only when Knative is to be installed on the hub itself does it get the rights fo
 are wide: a client that installs Roles must be allowed to grant what is in them.
 """
 
+from knfleet.api.core import PODS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, GROUP, SERVINGS
-from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES
+from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES, TRIGGERS
 from knfleet.api.meta import Object, Resource
 from knfleet.api.rbac_rules import RBAC_GROUP, READ, rule
 from knfleet.apply.act.missing_rights import ACCESS_REVIEWS, VERBS
+from knfleet.operator.verification.verify_objects import SUBSCRIBER
 from knfleet.operator.verification.verify_rights import PROXY_NAMES
 from knfleet.operator.verification.verify_rights import VERBS as VERIFY_VERBS
 
@@ -75,8 +77,8 @@ def local_rules() -> list[Object]:
 def verification_rules() -> list[Object]:
     """What verifications take on the hub itself: namespaces are made for them."""
     return [
-        rule("", ("pods",), ("list",)),
-        *(on(resource, *VERIFY_VERBS) for resource in (KSERVICES, BROKERS)),
+        *(on(resource, *VERIFY_VERBS) for resource in (KSERVICES, BROKERS, TRIGGERS, PODS)),
+        rule("", ("pods/log",), ("get",), (SUBSCRIBER,)),
         on(KINGRESSES, "get"),
         rule("", ("services/proxy",), ("create", "get"), PROXY_NAMES),
     ]

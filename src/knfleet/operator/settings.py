@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api import durations
+from knfleet.api.knative.verification import DEFAULT_IMAGE, is_image
 from knfleet.api.meta import Object
 from knfleet.kube import supported_versions
 from knfleet.runtime.leader.lease_rules import LeaseTiming
@@ -18,6 +19,8 @@ NAMESPACE = "knative-operator"
 HEALTH_PORT = 8080
 METRICS_PORT = 9090
 THREADS = 8
+VERIFY_IMAGE = "KNFLEET_VERIFY_IMAGE"
+"""The environment variable for the image of verifications."""
 POLL_SECONDS = 10.0
 SHORTEST_POLL_SECONDS = 1.0
 
@@ -53,6 +56,8 @@ class OperatorSettings(Struct, frozen=True):
     requests_per_second: float = 0
     """What the hub is asked at most; 0 means no limit."""
     burst: int = 0
+    verify_image: str = DEFAULT_IMAGE
+    """The image of verifications that name none."""
 
 
 def from_environment(environment: Mapping[str, str], namespace: str = "") -> OperatorSettings:
@@ -69,7 +74,17 @@ def from_environment(environment: Mapping[str, str], namespace: str = "") -> Ope
         threads=number(environment, "K_THREADS_PER_CONTROLLER", THREADS),
         metrics_port=number(environment, "METRICS_PROMETHEUS_PORT", METRICS_PORT),
         metrics_host=get("METRICS_PROMETHEUS_HOST", ""),
+        verify_image=verify_image(get(VERIFY_IMAGE) or DEFAULT_IMAGE),
     )
+
+
+def verify_image(text: str) -> str:
+    """The image of verifications; raises `SettingError` when it is no name of an image."""
+    if not is_image(text):
+        raise SettingError(
+            f"{VERIFY_IMAGE}={text}: write the name of an image, such as {DEFAULT_IMAGE}"
+        )
+    return text
 
 
 def number(environment: Mapping[str, str], name: str, default: int) -> int:

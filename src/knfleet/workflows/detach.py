@@ -17,7 +17,7 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.conditions import find, is_true
 from knfleet.api.core import CLUSTER_ROLES, ROLE_BINDINGS, SECRETS
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.operator import AGENT_NAMESPACE, KLUSTERLETS, OPERATOR_NAMESPACE, Klusterlet

@@ -5,7 +5,8 @@ Each is a change of the fleet itself; the hub does the rest.
 
 from datetime import datetime
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS, PROMOTE, RETRY, KnativeFleet
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS, PROMOTE, RETRY
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.meta import Object
 from knfleet.hub.knativefleet.template.fleet_template import (
     CONTENT_FIELDS,

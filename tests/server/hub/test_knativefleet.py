@@ -1,6 +1,7 @@
 """KnativeFleets on a real API server; the operator is played by the tests."""
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from aiohttp import web
 
 from knfleet.api.cluster.clusterset import BINDINGS
 from knfleet.api.cluster.placement import DECISIONS, PLACEMENTS
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS, PROMOTE, RETRY
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS, PROMOTE, RETRY
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
@@ -49,7 +50,7 @@ ROLLBACK = {"action": "Rollback", "scope": "All"}
 @pytest.fixture
 async def hub(fleet_connection: Connection) -> AsyncIterator[HubManager]:
     """A hub that runs."""
-    async with hubs.running(fleet_connection) as running:
+    async with hubs.running(fleet_connection, loopback_gates=True) as running:
         yield running
 
 
@@ -224,6 +225,26 @@ async def test_a_wave_soaks_until_it_is_promoted(client: Client, operator: Opera
     await reports(client, "RolloutComplete")
 
 
+@pytest.mark.full
+async def test_a_wave_that_has_soaked_is_complete(client: Client, operator: OperatorDouble):
+    """The next wave begins by itself, and not before the canary has been ready so long."""
+    strategy = {"waves": [{"name": "canary", "names": ["a"], "minSuccessTime": "3s"}]}
+    await client.create(KNATIVE_FLEETS, fleet(strategy=strategy))
+    done = await reports(client, "RolloutComplete")
+
+    conditions = items((await children(client))["a"], "status", "conditions")
+    (ready,) = [each for each in conditions if each["type"] == "Ready"]
+    since, complete = (
+        datetime.fromisoformat(text)
+        for text in (
+            ready["lastTransitionTime"],
+            done["status"]["rollout"]["completedWaves"][0]["at"],
+        )
+    )
+    assert (complete - since).total_seconds() >= 3
+    await have(client, a="1.22.0", b="1.22.0", c="1.22.0")
+
+
 async def test_the_next_wave_waits_between_waves(client: Client, operator: OperatorDouble):
     await client.create(KNATIVE_FLEETS, fleet(strategy={**CANARY, "betweenWaves": "1h"}))
     found = await reports(client, "RolloutWaiting")
@@ -330,6 +351,34 @@ async def test_clusters_join_leave_die_and_return(client: Client, operator: Oper
     await client.delete(PROFILES, Key(SPACE, "b"))
     await have(client, a="1.23.0", c="1.23.0", d="1.23.0")
     assert operator.largest == 1
+
+
+async def test_a_cluster_that_joins_may_wait_for_its_wave(client: Client, operator: OperatorDouble):
+    await client.create(KNATIVE_FLEETS, fleet(strategy=CANARY, joining="Wave"))
+    await reports(client, "RolloutComplete")
+    operator.held.add("a")
+    await set_version(client, "1.23.0")
+    await have(client, a="1.23.0", b="1.22.0", c="1.22.0")
+
+    await add_profiles(client, ["d"], region="us")
+    joined = await counts(client, total=4, waiting=3)
+    operator.held.clear()
+    operator.poke()
+    await reports(client, "RolloutComplete", number=2)
+
+    assert "d" not in joined
+    assert operator.versions["d"] == ["1.23.0"]
+
+
+async def counts(client: Client, **wanted: int) -> dict[str, Object]:
+    """Wait until the status of a fleet counts clusters so; its children then."""
+
+    async def does() -> bool:
+        found = part(await client.get(KNATIVE_FLEETS, "prod"), "status", "clusters")
+        return wanted.items() <= found.items()
+
+    await until(does, f"the fleet counts {wanted}")
+    return await children(client)
 
 
 async def test_a_cluster_that_cannot_be_reached_is_no_failure(
@@ -497,6 +546,36 @@ async def test_a_wave_waits_for_a_gate_and_fails_with_it(
     assert {each["state"] for each in done["status"]["rollout"]["gates"]} == {"Passed"}
     await have(client, a="1.23.0", b="1.22.0", c="1.22.0")
     assert halted["status"]["waves"][0]["message"] == "gate ask: status 500: by the test"
+
+
+@pytest.mark.full
+async def test_a_wave_waits_for_a_query_and_fails_with_its_values(
+    client: Client, operator: OperatorDouble, tmp_path: Path
+):
+    """No value decides nothing; one within the bounds passes, and one beyond them fails."""
+    answers = [None, 0.1, 0.1]
+
+    async def answer(request: web.Request) -> web.Response:
+        assert (await request.post())["query"] == "rate(errors[5m])"
+        value = answers.pop(0) if answers else 0.9
+        result = [] if value is None else [{"value": [0, str(value)]}]
+        data = {"resultType": "vector", "result": result}
+        return web.json_response({"status": "success", "data": data})
+
+    async with on_loopback(tmp_path, answer) as url:
+        query = {"url": url, "query": "rate(errors[5m])", "max": "0.5"}
+        gate = {"name": "errors", "prometheus": query, "interval": "1s", "failureLimit": 2}
+        await client.create(KNATIVE_FLEETS, fleet(strategy={**CANARY, "gates": [gate]}))
+        done = await reports(client, "RolloutComplete")
+        await set_version(client, "1.23.0")
+        halted = await reports(client, "RolloutHalted")
+
+    assert {each["message"] for each in done["status"]["rollout"]["gates"]} == {
+        "0.1 is within max 0.5"
+    }
+    await have(client, a="1.23.0", b="1.22.0", c="1.22.0")
+    assert halted["status"]["waves"][0]["message"] == "gate errors: 0.9 is not within max 0.5"
+    assert halted["status"]["rollout"]["gates"][-1]["failures"] == 2
 
 
 async def test_a_wave_waits_until_its_clusters_are_verified(

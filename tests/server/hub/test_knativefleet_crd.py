@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS, KnativeFleet
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.meta import Key, Object
 from knfleet.api.schema import decode
 from knfleet.kube.client.verbs import Client

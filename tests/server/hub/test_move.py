@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from knfleet.api.fleet.knativefleet import FLEET_LABEL
+from knfleet.api.fleet.fleet_names import FLEET_LABEL
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client

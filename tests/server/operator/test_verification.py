@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from knfleet.api.core import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from knfleet.api.core import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from knfleet.api.knative.resources import Component
 from knfleet.api.knative.verification import (
     BROKERS,
     KSERVICES,
+    TRIGGERS,
     VERIFY_LABEL,
     VerifyAnswer,
     VerifyRequest,
@@ -31,7 +32,8 @@ from knfleet.operator.verification.verify_answers import (
     SUCCEEDED,
 )
 from knfleet.operator.verification.verify_objects import verify_namespace
-from knfleet.operator.verification.verify_run import VerifyRun, VerifyTiming
+from knfleet.operator.verification.verify_run import VerifyRun
+from knfleet.operator.verification.verify_target import VerifyTiming
 from knfleet.workflows.object_lists import apply_all
 from testbed.fakes.proxies import Relay
 from testbed.hubs import with_token
@@ -42,6 +44,8 @@ from tests.support.objects import manifest
 QUICK = VerifyTiming(retry_seconds=0.1)
 HOME: dict[Component, str] = {"serving": HOMES[0], "eventing": HOMES[1]}
 REQUEST = VerifyRequest(request="r1", timeout="20s")
+OWN_IMAGE = "registry.example.com/copies/knfleet:1"
+"""Pods of our own image run as processes, so that events reach them."""
 SHORT = VerifyRequest(request="r1", timeout="3s")
 
 
@@ -56,26 +60,36 @@ async def verified(
     client: Client, request: VerifyRequest = REQUEST, component: Component = "serving"
 ) -> VerifyAnswer:
     """What a verification says."""
-    return await VerifyRun(client, component, HOME[component], timing=QUICK).run(request)
+    made = VerifyRun(client, component, HOME[component], default_image=OWN_IMAGE, timing=QUICK)
+    return await made.run(request)
 
 
 async def left(client: Client) -> list[str]:
     """What verifications have left."""
     found: list[str] = []
-    for resource in (KSERVICES, BROKERS):
+    for resource in (KSERVICES, BROKERS, TRIGGERS):
         found += [each["metadata"]["name"] for each in (await client.list(resource)).items]
+    for resource in (PODS, SERVICES):
+        listed = await client.list(resource, labels=VERIFY_LABEL)
+        found += [name_of(each) for each in listed.items if not is_going(each)]
     spaces = await client.list(NAMESPACES, labels=VERIFY_LABEL)
-    return found + [
-        each["metadata"]["name"]
-        for each in spaces.items
-        if "deletionTimestamp" not in each["metadata"]
-    ]
+    return found + [name_of(each) for each in spaces.items if not is_going(each)]
+
+
+def name_of(found: Object) -> str:
+    """The name of an object."""
+    return found["metadata"]["name"]
+
+
+def is_going(found: Object) -> bool:
+    """Whether an object is being deleted."""
+    return "deletionTimestamp" in found["metadata"]
 
 
 async def test_knative_that_works_is_verified_and_nothing_is_left(
     hub: Client, double: KnativeDouble
 ) -> None:
-    """By the host of the route, through the proxy; for Eventing by an event that is accepted."""
+    """By the host of the route, through the proxy; for Eventing by an event that arrives."""
     serving = await verified(hub)
     eventing = await verified(hub, component="eventing")
     again = await verified(hub)
@@ -83,7 +97,7 @@ async def test_knative_that_works_is_verified_and_nothing_is_left(
     assert (serving.status, serving.reason) == ("True", SUCCEEDED), serving
     assert "knative-serving/kourier" in serving.message
     assert (eventing.status, eventing.reason) == ("True", SUCCEEDED), eventing
-    assert "accepted an event" in eventing.message
+    assert "reached a subscriber through a Trigger" in eventing.message
     assert again.status == "True", again
     assert len(set(double.seen)) == 3
     assert await left(hub) == []
@@ -110,6 +124,32 @@ async def test_what_fails_is_named_and_nothing_is_left(hub: Client, double: Knat
     assert "does not contain" in foreign.message
     assert "something else" in foreign.message
     assert "'not there'" in own.message
+    assert await left(hub) == []
+
+
+async def test_an_event_that_a_broker_accepts_and_loses_is_not_verified(
+    hub: Client, double: KnativeDouble
+) -> None:
+    """What the subscriber says counts, and not that the Broker takes the event."""
+    double.mode = "loses"
+
+    lost = await verified(hub, SHORT, component="eventing")
+
+    assert (lost.status, lost.reason) == ("False", FAILED), lost
+    assert (
+        "none arrives at the subscriber of Trigger knfleet-verify-eventing/verify-" in lost.message
+    )
+    assert await left(hub) == []
+
+
+async def test_a_subscriber_that_is_simulated_verifies_nothing(
+    hub: Client, double: KnativeDouble
+) -> None:
+    """As of an image that does not run on a dev node; a cluster may have nodes of both kinds."""
+    found = await verified(hub, replace(REQUEST, image="example.com/echo:1"), component="eventing")
+
+    assert (found.status, found.reason) == ("Unknown", SIMULATED), found
+    assert "knfleet-verify-eventing/verify-subscriber" in found.message
     assert await left(hub) == []
 
 
@@ -194,31 +234,46 @@ async def test_an_api_server_that_is_away_proves_nothing(
     assert (found.status, found.reason) == ("Unknown", INTERRUPTED), found
 
 
+@pytest.mark.parametrize(
+    ("component", "parts", "missed"),
+    [
+        ("serving", ("kourier",), Right("", "services/proxy", "get", HOMES[0], "kourier:80")),
+        (
+            "eventing",
+            (),
+            Right("", "pods/log", "get", "knfleet-verify-eventing", "verify-subscriber"),
+        ),
+    ],
+)
 async def test_the_generated_rights_suffice_and_one_that_is_missing_is_named(
-    hub: Client, double: KnativeDouble, hub_connection: Connection
+    hub: Client,
+    double: KnativeDouble,
+    hub_connection: Connection,
+    component: Component,
+    parts: tuple[str, ...],
+    missed: Right,
 ) -> None:
     """The namespace is made with the rights, so that the account need not make any."""
     meta: Object = {"name": "verifier", "namespace": "default"}
     await hub.create(
         SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
     )
-    rights = verification_rights("serving", HOMES[0], ("kourier",))
+    rights = verification_rights(component, HOME[component], parts)
     await apply_all(hub, access_objects(rights, Account("verifier", "default")))
     asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await hub.create(
         SERVICE_ACCOUNTS, asked, "default", name="verifier", subresource="token"
     )
     token = answer["status"]["token"]
-    proxy = Right("", "services/proxy", "get", HOMES[0], "kourier:80")
 
     async with Client(with_token(hub_connection, token)) as client:
-        enough = await verified(client)
-        fewer = SpokeRights(rights.rights - {proxy}, rights.namespaces, {})
+        enough = await verified(client, component=component)
+        fewer = SpokeRights(rights.rights - {missed}, rights.namespaces, {})
         await apply_all(hub, access_objects(fewer, Account("verifier", "default")))
-        missing = await verified(client)
+        missing = await verified(client, component=component)
 
     assert enough.status == "True", enough
     assert (missing.status, missing.reason) == ("Unknown", FORBIDDEN), missing
-    assert f"may not: {proxy};" in missing.message
+    assert f"may not: {missed};" in missing.message
     assert "knfleet rights" in missing.message
-    assert (await hub.list(KSERVICES)).items == []
+    assert await left(hub) == []

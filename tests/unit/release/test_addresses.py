@@ -66,6 +66,16 @@ def test_other_addresses_are_open(address: str):
     assert not is_forbidden(address)
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "127.8.9.1", "0.0.0.0", "0.1.2.3", "::1", "::", "::1%lo", "::ffff:127.0.0.1",
+     "::127.0.0.1", "64:ff9b::127.0.0.1", "2002:7f00:1::1"],
+)  # fmt: skip
+def test_addresses_of_the_machine_itself_may_be_closed_too(address: str):
+    assert is_forbidden(address, loopback=False)
+    assert not is_forbidden("10.96.0.1", loopback=False)
+
+
 @given(st.ip_addresses(v=4), st.sampled_from(LAST_32[1:5]))
 def test_an_ipv4_address_is_the_same_inside_of_an_ipv6_one(address: IPv4Address, prefix: str):
     assert not is_forbidden(str(address)) or is_forbidden(f"{prefix}{address}")

@@ -66,7 +66,7 @@ MethodNotAllowed RequestEntityTooLarge ServiceUnavailable Timeout Unauthorized
 Host ResetCode TunnelClient TunnelFront TunnelRegistry
 ControllerRevision KnativeFleet Halt Rollback Wave Enforce Keep LastGood Delete
 Done Waiting TimedOut Unreachable Soaking Gated Halted Passed
-Broker NoResult NotRequested
+Broker Handler NoResult NotRequested PodScheduled
 """
 """Words of this form that are no reasons: kinds, statuses, and values of fields."""
 

@@ -58,7 +58,9 @@ from knfleet.api.crds.generator import (
     condition,
     custom_resource_definition,
 )
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS, SPEC_RULES, KnativeFleet
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_rules import SPEC_RULES
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.inventory import PUBLISHED_DECISIONS, PublishedDecision
 from knfleet.api.meta import Object
 from knfleet.api.operator import (

@@ -26,9 +26,10 @@ VERIFIED_CONDITION = "Verified"
 KSERVICES = Resource("serving.knative.dev", "v1", "Service", "services")
 KINGRESSES = Resource("networking.internal.knative.dev", "v1alpha1", "Ingress", "ingresses")
 BROKERS = Resource("eventing.knative.dev", "v1", "Broker", "brokers")
+TRIGGERS = Resource("eventing.knative.dev", "v1", "Trigger", "triggers")
 
 DEFAULT_IMAGE = "hashicorp/http-echo:1.0"
-"""It answers every request with the text that it is started with."""
+"""It answers every request with the text that it is started with, and logs the path."""
 DEFAULT_SECONDS, LONGEST_SECONDS = 180.0, 1800.0
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -46,7 +47,7 @@ class VerifyRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     request: str
     """Identifies the request."""
     image: str = ""
-    """An image that answers GET / with status 200 on $PORT; the default one when empty."""
+    """An image that answers GET / with status 200 on $PORT; the operator's when empty."""
     text: str = ""
     """What the answer must contain; with the default image, it always contains the request."""
     timeout: str = ""
@@ -69,13 +70,18 @@ class VerifyAnswer(Struct, frozen=True):
     message: str
 
 
+def is_image(text: str) -> bool:
+    """Whether a text may be the name of an image."""
+    return IMAGE.fullmatch(text) is not None
+
+
 def checked(request: VerifyRequest) -> VerifyRequest:
     """The request itself; raises `BadVerifyRequest` when a value makes no sense."""
     if not IDENTIFIER.fullmatch(request.request):
         raise BadVerifyRequest(
             "the identifier must be at most 63 letters, digits, dots, dashes and underscores"
         )
-    if request.image and not IMAGE.fullmatch(request.image):
+    if request.image and not is_image(request.image):
         raise BadVerifyRequest("image is not the name of an image")
     if len(request.text.encode(errors="replace")) > TEXT_BYTES:
         raise BadVerifyRequest(f"text has more than {TEXT_BYTES} bytes")

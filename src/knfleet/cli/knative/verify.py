@@ -1,4 +1,4 @@
-"""`knfleet verify`: whether an installation serves requests or accepts events."""
+"""`knfleet verify`: whether an installation serves requests or delivers events."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.command()
 @cluster_options
 @click.option(
-    "--image", default="", help="Image that answers GET / with status 200 on the port $PORT."
+    "--image",
+    default="",
+    help="Image that answers GET / with status 200 on the port $PORT; the operator's by default.",
 )
 @click.option("--text", default="", help="Text that the answer must contain.")
 @click.option(
@@ -40,8 +42,9 @@ def command(name: str, context: str | None, kubeconfig: Path | None, **options: 
     """Verify that an installation works, or all installations of a KnativeFleet.
 
     On the target, the operator makes a small Knative Service, waits until it is Ready and sends a
-    request through the ingress; for Eventing it makes a Broker, and sends it an event. All of it is
-    removed afterwards. The result is also the condition Verified of the custom resource.
+    request through the ingress; for Eventing it makes a Broker and a Trigger, and an event must
+    reach the Trigger's subscriber. All of it is removed afterwards. The result is also the
+    condition Verified of the custom resource.
 
     Exit code 0 when everything was verified, else 1. On dev clusters, whose pods are simulated,
     nothing can be verified.

@@ -73,7 +73,7 @@ def status(name: str | None, context: str | None, kubeconfig: Path | None, **opt
 
 async def read_overviews(client: "Client", name: str | None) -> "list[FleetOverview]":
     """All fleets, or one with its clusters."""
-    from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+    from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
     from knfleet.view.knativefleet.fleet_overview import overview
     from knfleet.view.knativefleet.fleet_snapshot import (
         read_fleet,

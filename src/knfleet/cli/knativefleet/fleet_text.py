@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from knfleet.cli.output import Table, painted, table
 from knfleet.hub.knativefleet.template.revisions import Revision
 from knfleet.kube.yaml import dump_all
+from knfleet.view.knativefleet.fleet_images import FleetImage
 from knfleet.view.knativefleet.fleet_overview import FleetOverview, HistoryRow
 from knfleet.view.knativefleet.fleet_preview import FleetPreview, PreviewCluster, PreviewWave
 
@@ -119,16 +120,34 @@ def preview_text(preview: FleetPreview) -> str:
     lines += [f"would be refused: {each}" for each in preview.refused[:CLUSTERS_SHOWN]]
     if len(preview.refused) > CLUSTERS_SHOWN:
         lines.append(f"would be refused: {len(preview.refused) - CLUSTERS_SHOWN} more clusters")
+    lines += [f"not checked: {each}" for each in preview.unchecked[:CLUSTERS_SHOWN]]
+    if len(preview.unchecked) > CLUSTERS_SHOWN:
+        lines.append(f"not checked: {len(preview.unchecked) - CLUSTERS_SHOWN} more")
     for wave in preview.waves:
         lines += ["", wave_title(wave)]
         if wave.clusters:
             lines.append(table(("CLUSTER", "ACTION", "VERSIONS", "FIELDS"), rows_of(wave)))
+    if preview.images:
+        lines += ["", *image_lines(preview.images)]
     if preview.leaving:
         word = "removed" if preview.deletion_policy == "Delete" else "kept without the fleet"
         lines += ["", f"leave the fleet, and are {word}: {', '.join(preview.leaving)}"]
     if not preview.has_changes and not preview.problems:
         lines += ["", "nothing would change"]
     return "\n".join(lines)
+
+
+def image_lines(images: Sequence[FleetImage]) -> list[str]:
+    """The images that clusters would pull: how many by registry, and the new ones."""
+    new = [each for each in images if each.is_new]
+    lines = [f"images: {len(new)} new of {len(images)}"]
+    for registry in sorted({each.registry for each in images}):
+        count = sum(each.registry == registry for each in images)
+        lines.append(f"  {registry}: {sum(each.registry == registry for each in new)} of {count}")
+    lines += [f"  + {each.image} ({', '.join(each.needed_by)})" for each in new[:CLUSTERS_SHOWN]]
+    if len(new) > CLUSTERS_SHOWN:
+        lines.append(f"  and {len(new) - CLUSTERS_SHOWN} more; -o json prints all")
+    return lines
 
 
 def wave_title(wave: PreviewWave) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.meta import Key
 from knfleet.cli.knativefleet.fleet_text import fleet_text
 from knfleet.kube.cache.informer import Informer

@@ -13,15 +13,20 @@ from knfleet.cli.fleet.fleet_options import (
     print_json,
     print_yaml,
 )
+from knfleet.cli.knative.bundle import chosen_folder, directory_option
+from knfleet.cli.knative.status import provider_option
 
 if TYPE_CHECKING:
     from knfleet.api.meta import Object
     from knfleet.kube.client.verbs import Client
-    from knfleet.view.knativefleet.fleet_preview import FleetPreview
+    from knfleet.view.knativefleet.fleet_checks import FleetFindings
+    from knfleet.view.knativefleet.fleet_preview import FleetOutlook, FleetPreview
 
 
 @click.command("plan")
 @cluster_options
+@provider_option
+@directory_option
 @click.option(
     "-f", "--filename", "file", metavar="FILE", help="File with the fleet; - reads standard input."
 )
@@ -43,6 +48,10 @@ if TYPE_CHECKING:
 def plan(name: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> None:
     """Show what a change of a fleet would do, wave by wave. Nothing is written.
 
+    The images that clusters would pull are listed by the files of the releases on this machine. The
+    clusters are asked for the versions that their CustomResourceDefinitions store objects in: what
+    a release would drop is listed as refused.
+
     Exit code: 0 when nothing would change, 2 when something would, 1 when it cannot be done.
 
     \b
@@ -50,7 +59,7 @@ def plan(name: str | None, context: str | None, kubeconfig: Path | None, **optio
     knfleet fleet plan -f fleet.yaml --save plan.json
     """
     from knfleet.view.knativefleet.fleet_plan_file import SavedFleetPlan, live_fleet, save
-    from knfleet.view.knativefleet.fleet_preview import preview
+    from knfleet.view.knativefleet.fleet_preview import outlook
     from knfleet.view.knativefleet.fleet_snapshot import read_fleet
 
     if (name is None) == (options["file"] is None):
@@ -67,11 +76,12 @@ def plan(name: str | None, context: str | None, kubeconfig: Path | None, **optio
             wanted = with_version(wanted, options["version"])
         # The server adds defaults, and refuses what makes no sense.
         checked = stripped(await dry_run(client, wanted, live))
-        found = await preview(client, checked, live)
+        found = await outlook(client, checked, live)
+        findings = await look(client, found, kubeconfig, context, options)
         meta: Object = {} if live is None else live["metadata"]
-        return found, SavedFleetPlan(
+        return found.with_findings(findings), SavedFleetPlan(
             manifest=checked,
-            digest=found.digest(),
+            digest=found.preview.digest(),
             uid=meta.get("uid", ""),
             generation=meta.get("generation", 0),
         )
@@ -111,9 +121,34 @@ def apply(path: Path, context: str | None, kubeconfig: Path | None, **_options: 
     click.echo(f"KnativeFleet {name} is written; see knfleet fleet status {name} --watch")
 
 
+async def look(
+    client: "Client",
+    found: "FleetOutlook",
+    kubeconfig: Path | None,
+    context: str | None,
+    options: dict[str, Any],
+) -> "FleetFindings":
+    """What releases and clusters say; nothing without the files of the releases."""
+    from knfleet.release.errors import ReleaseError
+    from knfleet.release.parsed_cache import ParsedCache
+    from knfleet.release.releases import Releases
+    from knfleet.release.source.sources import cache_folder
+    from knfleet.view.knativefleet.fleet_checks import FleetChecks, FleetFindings
+    from knfleet.view.target_access import providers_for
+
+    try:
+        folder = chosen_folder(options["directory"])
+    except ReleaseError as error:
+        return FleetFindings(unchecked=[f"images and definitions: {error}"])
+    releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))
+    providers = providers_for(options["provider_file"], kubeconfig, context)
+    checks = FleetChecks(client, releases, providers)
+    return await checks.run(found.installs(), found.fleet.spec.clusters.namespace)
+
+
 def fleet_in(file: str) -> "Object":
     """The fleet in a file."""
-    from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+    from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
     from knfleet.apply.manifest_fields import part
     from knfleet.kube import yaml
 
@@ -160,7 +195,7 @@ def with_version(manifest: "Object", version: str) -> "Object":
 
 async def dry_run(client: "Client", wanted: "Object", live: "Object | None") -> "Object":
     """What the server would store."""
-    from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+    from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 
     if live is None:
         return await client.create(KNATIVE_FLEETS, wanted, dry_run=True)

@@ -60,6 +60,7 @@ def run(
         webhook=ListenAddress(bind_host(), port) if port else None,
         namespace=parts["settings"].system_namespace,
         tunnel=tunnel_options(options),
+        loopback_gates=options["loopback_gates"],
     )
     parts["settings"] = HubSettings(parts["settings"], fleet)
     if options["web"] is None:
@@ -159,6 +160,12 @@ WEBHOOK_PORT = click.Option(
     default=0,
     help="Serve webhooks there; not at all when not given.",
 )
+LOOPBACK_GATES = click.Option(
+    ["--allow-loopback-gates", "loopback_gates"],
+    is_flag=True,
+    envvar="KNFLEET_ALLOW_LOOPBACK_GATES",
+    help="Let gates of KnativeFleets ask addresses of the hub's own pod; for tests.",
+)
 WEB = (
     click.Option(
         ["--web", "web"],
@@ -194,6 +201,7 @@ command = operator.GoFlags(
         AUTO_APPROVED,
         AUTO_APPROVED_GRPC,
         WEBHOOK_PORT,
+        LOOPBACK_GATES,
         *TUNNEL,
         *WEB,
     ],

@@ -94,6 +94,11 @@ def klog_options(command: Command) -> Command:
 @click.option("--releases", "origin", help="Release files: a folder, an archive, or go.")
 @click.option("--health-port", type=click.IntRange(1, 65535), help="8080 when not given.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="9090 when not given.")
+@click.option(
+    "--verify-image",
+    "verify_image",
+    help="Image of verifications that name none; KNFLEET_VERIFY_IMAGE when not given.",
+)
 @click.option("--v", "verbosity", type=int, default=0, help="Log level; 4 and more: debug.")
 @klog_options
 @explained(ReleaseError, KubeError, SettingError)
@@ -123,7 +128,7 @@ def prepared(
     """All that the flags and the environment say: connection, releases, settings, providers."""
     from msgspec.structs import replace
 
-    from knfleet.operator.settings import from_environment, poll_seconds
+    from knfleet.operator.settings import from_environment, poll_seconds, verify_image
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.releases import Releases
     from knfleet.release.source.sources import cache_folder
@@ -145,6 +150,7 @@ def prepared(
         health_port=options["health_port"] or found.health_port,
         metrics_port=options["metrics_port"] or found.metrics_port,
         poll_seconds=poll_seconds(options["poll_interval"]),
+        verify_image=verify_image(options["verify_image"] or found.verify_image),
     )
     folder = release_folder(options["origin"])
     releases = Releases(folder, cache=ParsedCache(cache_folder() / "manifests"))

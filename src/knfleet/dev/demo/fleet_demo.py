@@ -10,42 +10,56 @@ import msgspec
 from msgspec.structs import replace
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, DELETE_NAMESPACE
-from knfleet.api.core import SECRETS
+from knfleet.api.core import NAMESPACES, SECRETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_fields import items, part
 from knfleet.dev.demo import demo_steps, tunnel_ports
 from knfleet.dev.demo.demo_shell import Shell
-from knfleet.dev.demo.demo_steps import DemoResource, install, limit, nothing_left, remove, together
+from knfleet.dev.demo.demo_steps import (
+    DemoResource,
+    install,
+    limit,
+    nothing_left,
+    remove,
+    together,
+)
+from knfleet.dev.demo.hub_demo import namespace
 from knfleet.dev.demo.rollout_demo import show_rollout
-from knfleet.dev.demo.spokes_demo import home_on, inside, show_outage
+from knfleet.dev.demo.spokes_demo import inside, show_outage
 from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.dev_folder import write_private
 from knfleet.dev.errors import DevError
 from knfleet.dev.progress_reporter import ProgressReporter
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import NotFound
+from knfleet.operator.spoke_access.packaged import packaged_rights
 
 VERSION = "1.23"
 PLACE = "open-cluster-management"
 """The namespace in which every cluster has a profile."""
 IMAGE = "knfleet"
-PLACES = {"cluster1": "spoke1", "cluster2": "spoke2"}
 TUNNELLED = "cluster2"
 """The cluster whose address only its own agent is given."""
 COMPONENTS = {"cluster1": demo_steps.SERVING, "cluster2": demo_steps.EVENTING}
 
 
+def joining(ground: DevClusters) -> dict[str, str]:
+    """The names under which spokes join, and the spokes."""
+    names = [each.name for each in ground.folder.read().clusters if each.name != "hub"]
+    return {f"cluster{number}": name for number, name in enumerate(names, start=1)}
+
+
 async def show_fleet(
     ground: DevClusters, releases: str, progress: ProgressReporter, *, keep: bool
 ) -> None:
-    """Join two spokes, install Knative on them by their profiles, and take all of it back."""
+    """Join all spokes, install Knative on two of them by their profiles and on all by a fleet, and
+    take all of it back."""
     shell = Shell(ground, progress)
-    # `join` creates the namespaces of both components, and they stay after `unjoin`.
-    for wanted in COMPONENTS.values():
-        for place in ("hub", *PLACES.values()):
-            await home_on(ground, place, wanted)
-    before = {place: await inside(ground, place) for place in ("hub", *PLACES.values())}
+    places = joining(ground)
+    for place in ("hub", *places.values()):
+        await make_namespaces(ground, place)
+    before = {place: await inside(ground, place) for place in ("hub", *places.values())}
     agents, consumers = tunnel_ports.start(ground)
     ways = (
         *("--tunnel-endpoint", f"127.0.0.1:{agents}"),
@@ -55,26 +69,28 @@ async def show_fleet(
         "init", "--wait", "--context", "hub", "--image", IMAGE, "--releases", releases, *ways
     )
     command = next(line for line in printed.splitlines() if "knfleet join" in line)
-    for name, place in PLACES.items():
+    for name, place in places.items():
         _, *join = shlex.split(command.replace("<cluster_name>", name))
         way = ("--tunnel", "always") if name == TUNNELLED else ()
         shown = " ".join(("join", name, *way))
         await shell.type(*join, "--context", place, "--image", IMAGE, *way, shown=shown)
-    await shell.type("accept", "--clusters", ",".join(PLACES), "--wait", "--context", "hub")
+    await shell.type("accept", "--clusters", ",".join(places), "--wait", "--context", "hub")
     for line in (await shell.type("get", "clusters", "--context", "hub")).splitlines():
         progress.report(f"  {line}")
     async with Client(ground.connection("hub")) as hub:
-        wanted = [await ready_for(hub, *each) for each in COMPONENTS.items()]
-        progress.report("hub: both have a ClusterProfile with access")
-        await check_addresses(ground, hub, progress)
+        for name in places:
+            await profile_ready(hub, name)
+        wanted = [targeting(each, name, places[name]) for name, each in COMPONENTS.items()]
+        progress.report(f"hub: all {len(places)} have a ClusterProfile with access")
+        await check_addresses(ground, hub, places[TUNNELLED], progress)
         await together(*(install(hub, each, VERSION, progress) for each in wanted))
         await show_kubectl(ground, shell, progress)
         await show_outage(ground, hub, wanted[1], progress)
         if keep:
             return
         await together(*(remove(hub, each, progress) for each in wanted))
-        await show_rollout(ground, hub, shell, ("cluster1", PLACES["cluster1"]), PLACE)
-        for name, place in PLACES.items():
+        await show_rollout(ground, hub, shell, ("cluster1", places["cluster1"]), PLACE)
+        for name, place in places.items():
             await shell.type("unjoin", "--cluster-name", name, "--context", place)
             await forget(hub, Key("", name))
     await shell.type("clean", "--context", "hub")
@@ -83,9 +99,18 @@ async def show_fleet(
             await nothing_left(client, things, place, progress)
 
 
-async def check_addresses(ground: DevClusters, hub: Client, progress: ProgressReporter) -> None:
+async def make_namespaces(ground: DevClusters, place: str) -> None:
+    """Make the namespaces that `join` makes; they stay after `unjoin`."""
+    async with Client(ground.connection(place)) as client:
+        for name in packaged_rights().namespaces:
+            await client.apply(NAMESPACES, namespace(name))
+
+
+async def check_addresses(
+    ground: DevClusters, hub: Client, place: str, progress: ProgressReporter
+) -> None:
     """Make sure that the hub was not given the address of a cluster."""
-    server = ground.connection(PLACES[TUNNELLED]).endpoint.server
+    server = ground.connection(place).endpoint.server
     known = [
         await hub.get(CLUSTERS, TUNNELLED),
         await hub.get(PROFILES, TUNNELLED, PLACE),
@@ -124,18 +149,22 @@ async def forget(hub: Client, cluster: Key) -> None:
                 await asyncio.sleep(demo_steps.POLL_SECONDS)
 
 
-async def ready_for(hub: Client, name: str, wanted: DemoResource) -> DemoResource:
-    """Wait for a profile with access; the custom resource for its cluster."""
+async def profile_ready(hub: Client, name: str) -> None:
+    """Wait for a profile with access."""
     only = f"metadata.name={name}"
     async with limit(f"{name} gets no ClusterProfile with access"):
         events = hub.watch(PROFILES, PLACE, fields=only)
         async with aclosing(events):
             async for event in events:
                 if event.type != "BOOKMARK" and has_access(event.object):
-                    break
+                    return
+
+
+def targeting(wanted: DemoResource, name: str, place: str) -> DemoResource:
+    """A custom resource for a cluster."""
     reference = {"name": name, "namespace": PLACE}
     spec = {**wanted.spec, "clusterProfileRef": reference}
-    return replace(wanted, place=PLACES[name], spec=spec)
+    return replace(wanted, place=place, spec=spec)
 
 
 def has_access(profile: Object) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import aclosing, suppress
 
 from knfleet.api.core import DEPLOYMENTS
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.meta import Key, Object
 from knfleet.apply.manifest_fields import part
 from knfleet.dev.demo.demo_shell import Shell

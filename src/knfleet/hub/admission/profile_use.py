@@ -6,7 +6,7 @@ the user of each request that writes it, needs the permission to `use` the profi
 KnativeFleet needs it for all profiles of the namespace that the fleet names.
 """
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.hub.admission.policies import AdmissionPolicy, PolicyCheck

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from knfleet.api.core import NAMESPACES
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KnativeFleet
+from knfleet.api.fleet.fleet_names import FLEET_LABEL
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Object
 from knfleet.hub.context import Now

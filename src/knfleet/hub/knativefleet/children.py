@@ -6,15 +6,15 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from knfleet.api.fleet.knativefleet import (
+from knfleet.api.fleet.fleet_names import (
     CLUSTER_LABEL,
     CONTENT_HASH,
     FLEET_LABEL,
     REVISION,
     STARTED,
     SUSPENDED,
-    KnativeFleet,
 )
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Object

@@ -9,14 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knfleet.api.conditions import StandardCondition
-from knfleet.api.fleet.knativefleet import (
-    FLEET_FINALIZER,
-    KNATIVE_FLEETS,
-    RETRY,
-    ROLLED_OUT,
-    KnativeFleet,
-    KnativeFleetStatus,
-)
+from knfleet.api.fleet.fleet_names import FLEET_FINALIZER, KNATIVE_FLEETS, RETRY, ROLLED_OUT
+from knfleet.api.fleet.knativefleet import KnativeFleet
+from knfleet.api.fleet.knativefleet_status import KnativeFleetStatus
 from knfleet.api.meta import HUB, Key, Object, Request
 from knfleet.api.moments import as_moment
 from knfleet.api.schema import DecodeError, decode
@@ -33,7 +28,7 @@ from knfleet.hub.knativefleet.fleet_status import (
     status_of,
 )
 from knfleet.hub.knativefleet.fleet_view import ViewBuilder
-from knfleet.hub.knativefleet.gates.gate_checks import GateChecks
+from knfleet.hub.knativefleet.gates.gate_checks import GateChecks, GateLimits
 from knfleet.hub.knativefleet.gates.gate_results import failures_of, next_check, updated
 from knfleet.hub.knativefleet.gates.verify_gate import VerifyGates
 from knfleet.hub.knativefleet.plan.child_state import Child
@@ -86,7 +81,7 @@ class KnativeFleetController:
         self.cache = FleetCache(context)
         self.writer = ChildWriter(context.client, self.cache, context.now)
         self.revisions = RevisionStore(context.client, self.cache)
-        self.gates = GateChecks()
+        self.gates = GateChecks(GateLimits(loopback=context.loopback_gates))
         self.verify_gates = VerifyGates(context.client, self.cache)
         self.views = ViewBuilder(self.cache)
         self.passes: dict[Key, FleetPass] = {}

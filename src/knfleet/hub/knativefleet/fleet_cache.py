@@ -6,7 +6,7 @@ decides on a child that it has itself replaced.
 
 from collections.abc import Iterable
 
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Object

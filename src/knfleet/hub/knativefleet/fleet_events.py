@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from knfleet.api.conditions import find
-from knfleet.api.fleet.knativefleet import (
-    KNATIVE_FLEETS,
-    ROLLED_OUT,
-    KnativeFleet,
-    KnativeFleetStatus,
-)
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS, ROLLED_OUT
+from knfleet.api.fleet.knativefleet import KnativeFleet
+from knfleet.api.fleet.knativefleet_status import KnativeFleetStatus
 from knfleet.api.meta import Object
 from knfleet.hub.knativefleet.plan.fleet_rollout import FleetRolloutPlan
 

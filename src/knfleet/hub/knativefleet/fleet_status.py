@@ -8,15 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from knfleet.api.conditions import StandardCondition, put
-from knfleet.api.fleet.knativefleet import (
-    CLUSTERS_SELECTED,
-    IN_SYNC,
-    READY,
-    ROLLED_OUT,
+from knfleet.api.fleet.fleet_names import CLUSTERS_SELECTED, IN_SYNC, READY, ROLLED_OUT
+from knfleet.api.fleet.knativefleet import KnativeFleet
+from knfleet.api.fleet.knativefleet_status import (
     ClusterCounts,
     ClusterProblem,
     CompletedWave,
-    KnativeFleet,
     KnativeFleetStatus,
     RollbackStatus,
     RolloutRecord,

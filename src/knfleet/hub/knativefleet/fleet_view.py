@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from knfleet.api import durations
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, PROMOTE, RETRY, KnativeFleet
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, PROMOTE, RETRY
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Object
 from knfleet.api.moments import as_moment

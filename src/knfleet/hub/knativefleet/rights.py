@@ -1,7 +1,7 @@
 """What the controller of KnativeFleets needs on the hub."""
 
 from knfleet.api.cluster.managedcluster import GROUP as CLUSTER_GROUP
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import EVENTINGS, GROUP, SERVINGS
 from knfleet.api.rbac_rules import READ, WRITE, rule

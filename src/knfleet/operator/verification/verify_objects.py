@@ -10,23 +10,27 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec import Struct
 
+from knfleet.api.core import PODS, SERVICES
 from knfleet.api.knative.resources import Component
 from knfleet.api.knative.verification import (
     BROKERS,
-    DEFAULT_IMAGE,
     KSERVICES,
+    TRIGGERS,
     VERIFY_LABEL,
     VerifyRequest,
 )
-from knfleet.api.meta import Key, Object
+from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_fields import items, part
+from knfleet.operator.verification.verify_images import PORT, container, listen_port
 
 HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,4})?")
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 PATH = re.compile(r"(/[a-z0-9][a-z0-9.-]{0,252}){1,4}")
 """The path of a Broker: names, so that it never leads out of what the proxy is asked for."""
-ECHO_PORT = 5678
-"""Where the default image listens."""
+SUBSCRIBER = "verify-subscriber"
+"""The pod that events must reach, and its Service; one name, for a right to name it."""
+LOG_PATH = f"/api/v1/namespaces/{{}}/pods/{SUBSCRIBER}/log?tailLines=1000&limitBytes=262144"
+EVENT_TYPE = "dev.knfleet.verify"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "knfleet"}
 TEMPORARY = "temporary"
 """Value of the label on a namespace that goes with the verification."""
@@ -81,23 +85,20 @@ def is_temporary(namespace: Object) -> bool:
     return part(namespace, "metadata", "labels").get(VERIFY_LABEL) == TEMPORARY
 
 
-def service_manifest(name: str, request: VerifyRequest) -> Object:
+def service_manifest(name: str, image: str, request: VerifyRequest) -> Object:
     """The Knative Service."""
-    container: Object = {"image": request.image or DEFAULT_IMAGE}
-    if not request.image:
-        container["args"] = [f"-text={expected_text(name, request)}"]
-        container["ports"] = [{"containerPort": ECHO_PORT}]
+    made = container(name, image, request)
+    if listen_port(image) != PORT:
+        made["ports"] = [{"containerPort": listen_port(image)}]
     return {
-        "apiVersion": KSERVICES.api_version,
-        "kind": KSERVICES.kind,
-        "metadata": metadata(name, "serving"),
+        **manifest_of(KSERVICES, name, "serving"),
         "spec": {
             "template": {
                 "metadata": {"labels": labels(name)},
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "containers": [container],
+                    "containers": [made],
                 },
             }
         },
@@ -106,29 +107,58 @@ def service_manifest(name: str, request: VerifyRequest) -> Object:
 
 def broker_manifest(name: str) -> Object:
     """The Broker, of the class that is the default on the target."""
-    return {
-        "apiVersion": BROKERS.api_version,
-        "kind": BROKERS.kind,
-        "metadata": metadata(name, "eventing"),
-        "spec": {},
+    return {**manifest_of(BROKERS, name, "eventing"), "spec": {}}
+
+
+def trigger_manifest(name: str) -> Object:
+    """The Trigger that brings events of the Broker to the subscriber."""
+    reference = {"apiVersion": SERVICES.api_version, "kind": SERVICES.kind, "name": SUBSCRIBER}
+    spec: Object = {
+        "broker": name,
+        "filter": {"attributes": {"type": EVENT_TYPE}},
+        "subscriber": {"ref": reference, "uri": f"/{name}"},
     }
+    return {**manifest_of(TRIGGERS, name, "eventing"), "spec": spec}
 
 
-def metadata(name: str, component: Component) -> Object:
-    """Name, namespace and labels."""
-    return {"name": name, "namespace": verify_namespace(component), "labels": labels(name)}
+def subscriber_manifests(name: str, image: str, request: VerifyRequest) -> list[Object]:
+    """The pod that writes into its log which events arrive, and its Service."""
+    port = listen_port(image)
+    made: Object = {
+        "name": "subscriber",
+        **container(name, image, request),
+        "env": [{"name": "PORT", "value": str(port)}],
+        "ports": [{"containerPort": port}],
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    pod: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [made],
+    }
+    service: Object = {"selector": labels(name), "ports": [{"port": 80, "targetPort": port}]}
+    return [
+        {**manifest_of(PODS, name, "eventing", SUBSCRIBER), "spec": pod},
+        {**manifest_of(SERVICES, name, "eventing", SUBSCRIBER), "spec": service},
+    ]
+
+
+def manifest_of(resource: Resource, run: str, component: Component, name: str = "") -> Object:
+    """The head of an object of a run; it has the name of the run unless it has its own."""
+    meta = {"name": name or run, "namespace": verify_namespace(component), "labels": labels(run)}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
 
 
 def labels(name: str) -> dict[str, str]:
     """Labels by which leftovers are found."""
     return {**MANAGED_BY, VERIFY_LABEL: name}
-
-
-def expected_text(name: str, request: VerifyRequest) -> str:
-    """What an answer must contain; with the default image, what only this run can know."""
-    if request.image:
-        return request.text
-    return f"{name} {request.text}".strip()
 
 
 def readiness(manifest: Object) -> tuple[bool, str]:
@@ -142,6 +172,19 @@ def readiness(manifest: Object) -> tuple[bool, str]:
     if found[0].get("status") == "True":
         return True, ""
     return False, str(found[0].get("message") or found[0].get("reason") or "not Ready")
+
+
+def pod_readiness(pod: Object) -> tuple[bool, str]:
+    """Whether a pod is ready, and what it waits for if not."""
+    status = part(pod, "status")
+    found = {each.get("type"): each for each in tables(status, "conditions")}
+    if found.get("Ready", {}).get("status") == "True":
+        return True, ""
+    states = [part(each, "state", "waiting") for each in tables(status, "containerStatuses")]
+    texts = [(str(each.get("reason") or ""), str(each.get("message") or "")) for each in states]
+    waits = [": ".join(filter(None, each)) for each in texts if any(each)]
+    unscheduled = str(found.get("PodScheduled", {}).get("message") or "")
+    return False, (waits or [unscheduled or "no kubelet has reported it yet"])[0]
 
 
 def ingress_route(service: Object, ingress: Object) -> ServiceRoute:
@@ -233,7 +276,7 @@ def event_headers(name: str, host: str) -> Mapping[str, str]:
         "ce-specversion": "1.0",
         "ce-id": name,
         "ce-source": "/knfleet/verify",
-        "ce-type": "dev.knfleet.verify",
+        "ce-type": EVENT_TYPE,
     }
 
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from knfleet.api.knative.conditions import find
 from knfleet.api.knative.verification import (
+    DEFAULT_IMAGE,
     VERIFIED,
     VERIFIED_CONDITION,
     VERIFY,
@@ -59,10 +60,14 @@ class VerificationTask(Struct, frozen=True):
 class VerificationRegistry:
     """The verifications of one kind."""
 
-    def __init__(self, kind: KnativeKind, hub: Client, look_again: LookAgain) -> None:
+    def __init__(
+        self, kind: KnativeKind, hub: Client, look_again: LookAgain, *, image: str = DEFAULT_IMAGE
+    ) -> None:
         self.kind = kind
         self.hub = hub
         self.look_again = look_again
+        self.image = image
+        """Of requests that name none."""
         self.slots = asyncio.Semaphore(AT_ONCE)
 
     def report(self, record: InstallationRecord, manifest: Object, builder: StatusBuilder) -> None:
@@ -85,7 +90,7 @@ class VerificationRegistry:
     def begin(
         self, record: InstallationRecord, manifest: Object, target: Target, builder: StatusBuilder
     ) -> None:
-        """Run the verification that is asked for, unless that was done or is under way."""
+        """Run the verification that is asked for, unless that was done or is in progress."""
         text = annotations_of(manifest).get(VERIFY, "")
         if not text or is_answered(manifest) or record.lifetime is None:
             return
@@ -98,7 +103,9 @@ class VerificationRegistry:
             return
         record.verifying = request.request
         key = Key.of(manifest)
-        verifier = VerifyRun(target.client, self.kind.type.component, key.namespace)
+        verifier = VerifyRun(
+            target.client, self.kind.type.component, key.namespace, default_image=self.image
+        )
         version = f"{self.kind.title} {builder.status.version}"
         task = VerificationTask(
             record, key, request, verifier, version, self.slots, self.look_again

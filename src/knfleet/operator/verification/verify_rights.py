@@ -2,14 +2,22 @@
 
 from collections.abc import Collection, Iterator
 
-from knfleet.api.core import NAMESPACES, PODS
+from knfleet.api.core import NAMESPACES, PODS, SERVICES
 from knfleet.api.knative.resources import Component
-from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES
+from knfleet.api.knative.verification import BROKERS, KINGRESSES, KSERVICES, TRIGGERS
 from knfleet.api.meta import Resource
 from knfleet.apply.rights import Right
-from knfleet.operator.verification.verify_objects import ServiceRoute, verify_namespace
+from knfleet.operator.verification.verify_objects import (
+    SUBSCRIBER,
+    ServiceRoute,
+    verify_namespace,
+)
 
-OBJECT: dict[Component, Resource] = {"serving": KSERVICES, "eventing": BROKERS}
+OBJECTS: dict[Component, tuple[Resource, ...]] = {
+    "serving": (KSERVICES,),
+    "eventing": (TRIGGERS, BROKERS, SERVICES, PODS),
+}
+"""What is made for a component, in the order in which it is removed."""
 VERBS = ("create", "delete", "get", "list", "watch")
 PROXIES: dict[str, tuple[tuple[str, str], ...]] = {
     "serving": (),
@@ -30,12 +38,18 @@ PROXY_NAMES = tuple(sorted({name for each in PROXIES.values() for _, name in eac
 
 def verify_rights(component: Component, home: str) -> list[Right]:
     """What is needed before a request is sent, for an installation in a namespace."""
-    space, resource = verify_namespace(component), OBJECT[component]
-    rights = [Right(resource.group, resource.plural, verb, space) for verb in VERBS]
+    space = verify_namespace(component)
+    rights = [
+        Right(resource.group, resource.plural, verb, space)
+        for resource in OBJECTS[component]
+        for verb in VERBS
+    ]
     rights.append(Right(NAMESPACES.group, NAMESPACES.plural, "get", "", space))
     rights.append(Right(PODS.group, PODS.plural, "list", home))
     if component == "serving":
         rights.append(Right(KINGRESSES.group, KINGRESSES.plural, "get", space))
+    else:
+        rights.append(Right(PODS.group, "pods/log", "get", space, SUBSCRIBER))
     return rights
 
 

@@ -28,6 +28,9 @@ FORBIDDEN = tuple(
 )
 """Networks that are closed: link-local, multicast, and metadata services elsewhere."""
 
+OWN = tuple(ip_network(network) for network in ("127.0.0.0/8", "0.0.0.0/8", "::1", "::"))
+"""Networks that lead to the machine or the pod itself: loopback, and addresses of no machine."""
+
 LAST_BITS = tuple(
     ip_network(network)
     for network in (
@@ -53,10 +56,14 @@ def is_literal(host: str) -> bool:
     return True
 
 
-def is_forbidden(address: str) -> bool:
-    """Whether an address is link-local, a metadata service, or stands for one."""
+def is_forbidden(address: str, *, loopback: bool = True) -> bool:
+    """Whether an address is link-local, a metadata service, or stands for one.
+
+    Without `loopback`, those of the machine itself are forbidden as well.
+    """
     parsed = ip_address(address.partition("%")[0])
-    return any(form in network for form in forms(parsed) for network in FORBIDDEN)
+    closed = FORBIDDEN if loopback else (*FORBIDDEN, *OWN)
+    return any(form in network for form in forms(parsed) for network in closed)
 
 
 def forms(address: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
@@ -89,13 +96,15 @@ AddressInfo = tuple[Any, Any, int, str, tuple[Any, ...]]
 class AddressGuard:
     """Makes sockets for allowed addresses, and remembers the one that it refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loopback: bool = True) -> None:
+        self.loopback = loopback
+        """Whether addresses of the machine itself are allowed."""
         self.refused = ""
 
     def socket(self, address_info: AddressInfo) -> socket.socket:
         """A socket that is about to be connected to an address."""
         family, kind, protocol, _, address = address_info
-        if is_forbidden(str(address[0])):
+        if is_forbidden(str(address[0]), loopback=self.loopback):
             self.refused = str(address[0])
             raise PermissionError(f"{self.refused} is not allowed")
         return socket.socket(family, kind, protocol)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from knfleet.api.conditions import find, is_true
-from knfleet.api.fleet.knativefleet import READY, ROLLED_OUT, KnativeFleet
+from knfleet.api.fleet.fleet_names import READY, ROLLED_OUT
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.knative.resources import Component
 from knfleet.apply.manifest_fields import part
 from knfleet.hub.knativefleet.plan.child_state import Child

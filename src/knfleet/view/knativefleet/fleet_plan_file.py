@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from knfleet.api.fleet.knativefleet import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
 from knfleet.api.meta import Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.fleet.knativefleet import RolloutRecord
+from knfleet.api.fleet.knativefleet import KnativeFleet
+from knfleet.api.fleet.knativefleet_status import RolloutRecord
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_fields import part
@@ -23,12 +24,19 @@ from knfleet.hub.knativefleet.plan.fleet_rollout import (
     RecordedRollout,
     RolloutWave,
 )
-from knfleet.hub.knativefleet.template.fleet_template import RenderedChild, content_hash, content_of
+from knfleet.hub.knativefleet.template.fleet_template import (
+    COMPONENTS,
+    RenderedChild,
+    content_hash,
+    content_of,
+)
 from knfleet.hub.knativefleet.template.revisions import Revision, next_number
 from knfleet.hub.knativefleet.template.upgrade_steps import steps_between
 from knfleet.hub.rollout.rollout_model import State
 from knfleet.hub.rollout.rollout_plan import concurrency
 from knfleet.kube.client.verbs import Client
+from knfleet.view.knativefleet.fleet_checks import FleetFindings
+from knfleet.view.knativefleet.fleet_images import FleetImage
 from knfleet.view.knativefleet.fleet_preflight import too_old
 from knfleet.view.knativefleet.fleet_snapshot import (
     read_revisions,
@@ -36,6 +44,7 @@ from knfleet.view.knativefleet.fleet_snapshot import (
     read_snapshot,
     typed_fleet,
 )
+from knfleet.view.knativefleet.planned_installs import PlannedInstall, planned_installs
 
 Action = Literal["none", "create", "adopt", "change", "unreachable", "invalid"]
 
@@ -82,7 +91,11 @@ class FleetPreview(Struct, frozen=True, kw_only=True, rename="camel"):
     deletion_policy: str = "Delete"
     problems: list[str] = []
     refused: list[str] = []
-    """What operators would refuse, by cluster."""
+    """What operators or API servers would refuse, by cluster."""
+    images: list[FleetImage] = []
+    """What clusters pull; not known without the files of the releases."""
+    unchecked: list[str] = []
+    """What could not be looked at, and why."""
 
     @property
     def has_changes(self) -> bool:
@@ -96,10 +109,41 @@ class FleetPreview(Struct, frozen=True, kw_only=True, rename="camel"):
         return hashlib.sha256(written).hexdigest()
 
 
-async def preview(
-    client: Client, manifest: Object, live: Object | None, now: Now = wall
-) -> FleetPreview:
+class FleetOutlook(Struct, frozen=True):
+    """What would happen, and what that was made from."""
+
+    preview: FleetPreview
+    fleet: KnativeFleet
+    view: FleetRolloutView
+
+    def installs(self) -> list[PlannedInstall]:
+        """The installations of the clusters that would be changed."""
+        changed = [each.cluster for wave in self.preview.waves for each in wave.changed]
+        namespaces: dict[Component, str] = {}
+        for component in COMPONENTS:
+            if (template := self.fleet.spec.template(component)) is not None:
+                namespaces[component] = template.namespace
+        return list(planned_installs(self.view, changed, namespaces))
+
+    def with_findings(self, findings: FleetFindings) -> FleetPreview:
+        """The preview with what was found out about releases and clusters."""
+        return replace(
+            self.preview,
+            images=list(findings.images),
+            refused=[*self.preview.refused, *findings.refused],
+            unchecked=list(findings.unchecked),
+        )
+
+
+async def preview(client: Client, manifest: Object, live: Object | None) -> FleetPreview:
     """What would happen if a fleet were as a manifest says; raises DecodeError."""
+    return (await outlook(client, manifest, live)).preview
+
+
+async def outlook(
+    client: Client, manifest: Object, live: Object | None, now: Now = wall
+) -> FleetOutlook:
+    """The same, with what that was made from."""
     status: Object = part(live or {}, "status")
     meta: Object = part(live or {}, "metadata")
     wanted = typed_fleet(
@@ -130,7 +174,7 @@ async def preview(
     typical = typical_seconds(view)
     waves = [preview_wave(view, wave, typical, now) for wave in view.waves]
     changed = [each.cluster for wave in waves for each in wave.changed]
-    return FleetPreview(
+    made = FleetPreview(
         name=wanted.metadata.name,
         is_new=live is None,
         revision=target,
@@ -142,6 +186,7 @@ async def preview(
         problems=problems,
         refused=too_old(changed, chosen.members),
     )
+    return FleetOutlook(made, fleet, view)
 
 
 def unselected(reason: str, message: str) -> str:

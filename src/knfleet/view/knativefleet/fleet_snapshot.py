@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Iterable
 
 from knfleet.api.cluster.placement import DECISIONS, PLACEMENT_LABEL, PLACEMENTS
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS, KnativeFleet
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Object

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from knfleet.api.fleet.knativefleet import FLEET_LABEL
+from knfleet.api.fleet.fleet_names import FLEET_LABEL
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.conditions import READY, find
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS

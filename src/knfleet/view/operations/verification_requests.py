@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from knfleet.api.durations import seconds as duration_seconds
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS
 from knfleet.api.knative.conditions import READY, find
 from knfleet.api.knative.resources import EVENTINGS, SERVINGS
 from knfleet.api.knative.verification import (

@@ -6,14 +6,14 @@ VERIFIED = (f"{BOTH}: Verified",)
 AGAIN = step("Verify again:", "knfleet verify KIND/NAMESPACE/NAME")
 OBJECTS = step(
     "What Knative says of the object, while the verification runs:",
-    "kubectl --context SPOKE get ksvc,brokers -A -l knfleet.dev/verify",
+    "kubectl --context SPOKE get ksvc,brokers,triggers,pods -A -l knfleet.dev/verify",
 )
 
 VERIFY: dict[str, Explanation] = {
     "VerificationSucceeded": Explanation(
         "On the target a small Knative Service became Ready and answered a request through the"
-        " ingress; for Eventing, a Broker became Ready and accepted an event. The message names"
-        " the release that was verified.",
+        " ingress; for Eventing, an event that was sent to a Broker reached the subscriber of a"
+        " Trigger. The message names the release that was verified.",
         (),
         written_on=VERIFIED,
     ),
@@ -23,11 +23,13 @@ VERIFY: dict[str, Explanation] = {
         (OBJECTS, AGAIN),
         "Not Ready: see the message, often an image that cannot be pulled; choose another with"
         " `--image`. A status such as 404 or 503: look at the pods of the ingress, and at those of"
-        " the activator. An answer of another: another server has the host name of the route.",
+        " the activator. An answer of another: another server has the host name of the route. No"
+        " event arrives: look at the Trigger, and at the pods of the Broker.",
         VERIFIED,
     ),
     "Verifying": Explanation(
-        "A verification was requested, and is under way, or begins when the installation is Ready.",
+        "A verification was requested. It is in progress, or begins when the installation is"
+        " Ready.",
         (OBJECTS,),
         written_on=VERIFIED,
     ),

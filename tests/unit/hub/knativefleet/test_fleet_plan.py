@@ -6,14 +6,10 @@ import msgspec
 from msgspec.structs import replace
 
 from knfleet.api.cluster.clusterset import LabelSelector
-from knfleet.api.fleet.knativefleet import (
-    FleetClusters,
-    FleetStrategy,
-    FleetWave,
-    KnativeFleet,
-    KnativeFleetSpec,
-    RolloutRecord,
-)
+from knfleet.api.fleet.fleet_members import FleetClusters
+from knfleet.api.fleet.knativefleet import KnativeFleet, KnativeFleetSpec
+from knfleet.api.fleet.knativefleet_status import RolloutRecord
+from knfleet.api.fleet.wave_strategy import FleetStrategy, FleetWave
 from knfleet.api.meta import Object
 from knfleet.api.schema import ObjectMeta
 from knfleet.hub.knativefleet.fleet_status import record_of, status_of

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knfleet.api.meta import Key, Object
@@ -105,6 +105,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
 @given(OBJECTS, OBJECTS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_merge_patch_that_is_applied_twice_changes_nothing_more(target: Object, patch: Object):
     once = merged(target, patch)
 

@@ -8,14 +8,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from knfleet.api.fleet.knativefleet import (
-    FleetClusters,
-    FleetGate,
-    KnativeFleet,
-    KnativeFleetSpec,
-    PrometheusGate,
-    WebhookGate,
-)
+from knfleet.api.fleet.fleet_members import FleetClusters
+from knfleet.api.fleet.gate_types import FleetGate, PrometheusGate, WebhookGate
+from knfleet.api.fleet.knativefleet import KnativeFleet, KnativeFleetSpec
 from knfleet.api.schema import ObjectMeta
 from knfleet.hub.knativefleet.gates.gate_checks import GateChecks, GateLimits
 from knfleet.hub.knativefleet.gates.gate_results import (
@@ -31,6 +26,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FLEET = KnativeFleet(
     metadata=ObjectMeta(name="prod"), spec=KnativeFleetSpec(clusters=FleetClusters(namespace="x"))
 )
+
+LOCAL = GateChecks(GateLimits(loopback=True))
+"""Asks servers of a test, which are on loopback."""
 
 
 def vector(*values: str) -> bytes:
@@ -84,7 +82,7 @@ async def test_prometheus_is_asked_without_credentials(tmp_path: Path):
         return web.Response(body=vector("0.5"))
 
     async with on_loopback(tmp_path, answer) as url:
-        result = await GateChecks().check(FLEET, "canary", prometheus(f"{url}/prom/"))
+        result = await LOCAL.check(FLEET, "canary", prometheus(f"{url}/prom/"))
 
     assert result == GateResult("Failed", "0.5 is not within max 0.01")
     ((path, query, headers),) = seen
@@ -105,7 +103,7 @@ async def test_a_webhook_decides_by_its_status(tmp_path: Path, status: int, stat
 
     async with on_loopback(tmp_path, answer) as url:
         gate = FleetGate(name="ask", webhook=WebhookGate(url=f"{url}/check"))
-        result = await GateChecks().check(FLEET, "canary", gate)
+        result = await LOCAL.check(FLEET, "canary", gate)
 
     assert result.state == state
     assert "because" in result.message
@@ -121,7 +119,7 @@ async def test_an_address_that_misbehaves_only_makes_a_gate_wait(tmp_path: Path)
         while True:
             await response.write(b"x" * 10_000)
 
-    checks = GateChecks(GateLimits(seconds=0.5, bytes=100_000))
+    checks = GateChecks(GateLimits(seconds=0.5, bytes=100_000, loopback=True))
     async with on_loopback(tmp_path, endless) as url:
         large = await checks.check(FLEET, "w", prometheus(url))
         silent = await checks.check(FLEET, "w", prometheus(f"{url}/silent"))
@@ -132,6 +130,25 @@ async def test_an_address_that_misbehaves_only_makes_a_gate_wait(tmp_path: Path)
     assert silent == GateResult("Waiting", "no answer within 0.5 s")
     assert closed.message.startswith("cannot be asked: ")
     assert metadata == GateResult("Waiting", "cannot be asked: 169.254.169.254 is not allowed")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"])
+async def test_a_gate_does_not_reach_the_pod_of_the_hub(tmp_path: Path, host: str):
+    """What listens there takes its clients to be a part of the hub."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response()
+
+    async with on_loopback(tmp_path, answer) as url:
+        hidden = url.replace("127.0.0.1", host)
+        gate = FleetGate(name="ask", webhook=WebhookGate(url=hidden))
+        result = await GateChecks().check(FLEET, "canary", gate)
+
+    assert result.state == "Waiting"
+    assert "is not allowed" in result.message
+    assert asked == []
 
 
 def test_a_gate_fails_the_rollout_only_after_its_limit_and_not_after_a_retry():

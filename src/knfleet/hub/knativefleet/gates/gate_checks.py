@@ -1,7 +1,8 @@
 """Asks the addresses of gates, with bounds on everything that they can do.
 
 An address gets no credential of any cluster, is not followed to another one, and leads never to
-link-local or metadata addresses.
+link-local or metadata addresses. It leads to loopback only if the hub was started so: what listens
+there beside the hub, in its own pod, takes other clients to be a part of the pod.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from msgspec import Struct
 
 from knfleet import __version__
-from knfleet.api.fleet.knativefleet import FleetGate, KnativeFleet
+from knfleet.api.fleet.gate_types import FleetGate
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.meta import Object
 from knfleet.hub.knativefleet.gates.gate_results import GateResult, query_result, webhook_result
 from knfleet.release.source.address_guard import AddressGuard
@@ -29,6 +31,8 @@ class GateLimits(Struct, frozen=True):
 
     seconds: float = SECONDS
     bytes: int = ANSWER_BYTES
+    loopback: bool = False
+    """Whether addresses of the hub's own machine or pod may be asked."""
 
 
 class AnswerTooLarge(Exception):
@@ -51,7 +55,7 @@ class GateChecks:
 
     async def check(self, fleet: KnativeFleet, wave: str, gate: FleetGate) -> GateResult:
         """What a gate says now; Waiting when it cannot be asked."""
-        guard = AddressGuard()
+        guard = AddressGuard(loopback=self.limits.loopback)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await self.ask(guard, fleet, wave, gate)

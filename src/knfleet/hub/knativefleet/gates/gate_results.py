@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from knfleet.api import durations
-from knfleet.api.fleet.knativefleet import FleetGate, GateStatus, PrometheusGate
+from knfleet.api.fleet.gate_types import FleetGate, PrometheusGate
+from knfleet.api.fleet.knativefleet_status import GateStatus
 from knfleet.api.knative.conditions import timestamp
 from knfleet.api.moments import as_moment
 from knfleet.api.texts import bounded

@@ -12,7 +12,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from knfleet.api.fleet.knativefleet import RETRY, FleetGate, KnativeFleet, VerifyGate
+from knfleet.api.fleet.fleet_names import RETRY
+from knfleet.api.fleet.gate_types import FleetGate, VerifyGate
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.knative.resources import Component
 from knfleet.api.knative.verification import (
     VERIFY,

@@ -4,13 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from knfleet.api.fleet.knativefleet import (
-    CONTENT_HASH,
-    FLEET_LABEL,
-    REVISION,
-    STARTED,
-    SUSPENDED,
-)
+from knfleet.api.fleet.fleet_names import CONTENT_HASH, FLEET_LABEL, REVISION, STARTED, SUSPENDED
 from knfleet.api.knative.conditions import (
     READY,
     TARGET_CLUSTER_RESOLVED,

@@ -5,15 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from knfleet.api import durations
-from knfleet.api.fleet.knativefleet import (
-    NO_DEADLINE,
-    REMAINING_WAVE,
-    FleetClusters,
-    FleetStrategy,
-    FleetWave,
-    KnativeFleetSpec,
-    WaveSettings,
-)
+from knfleet.api.fleet.fleet_members import FleetClusters
+from knfleet.api.fleet.fleet_names import REMAINING_WAVE
+from knfleet.api.fleet.fleet_rules import NO_DEADLINE
+from knfleet.api.fleet.knativefleet import KnativeFleetSpec
+from knfleet.api.fleet.wave_strategy import FleetStrategy, FleetWave, WaveSettings
 from knfleet.api.inventory import CONTROL_PLANE_HEALTHY
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_fields import items, part

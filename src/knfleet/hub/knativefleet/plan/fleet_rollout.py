@@ -165,7 +165,7 @@ class FleetRolloutPlan(Struct, frozen=True, kw_only=True):
     reports: Mapping[str, ClusterReport] = {}
     waves: tuple[WavePlan, ...] = ()
     current: str = ""
-    """The wave that is under way."""
+    """The wave that is in progress."""
     waits_for_gates: tuple[str, ...] = ()
     changing: frozenset[str] = frozenset()
     """Clusters that are being changed, those begun now included."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knfleet.api.fleet.knativefleet import FleetOverride
+from knfleet.api.fleet.component_templates import FleetOverride
 from knfleet.api.knative.resources import (
     Component,
     EventingSpec,

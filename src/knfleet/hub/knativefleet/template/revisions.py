@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from knfleet.api.fleet.knativefleet import FLEET_LABEL, KNATIVE_FLEETS, KnativeFleet
+from knfleet.api.fleet.fleet_names import FLEET_LABEL, KNATIVE_FLEETS
+from knfleet.api.fleet.knativefleet import KnativeFleet
 from knfleet.api.meta import Object, Resource
 from knfleet.apply.manifest_fields import items, part
 
