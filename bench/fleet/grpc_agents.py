@@ -135,24 +135,25 @@ async def agents_part(pipe: Pipe, way: WayIn, names: Sequence[str]) -> None:
     """Agents in a process of their own."""
     sides = [HubSide(name, way) for name in names]
     async with asyncio.TaskGroup() as group:
-        waiting = asyncio.Event()
+        registering, living = asyncio.Event(), asyncio.Event()
 
-        def begin() -> bool:
-            waiting.set()
+        def begin(step: asyncio.Event) -> bool:
+            step.set()
             return True
 
         async def life(each: HubSide) -> None:
-            await waiting.wait()
+            await registering.wait()
             await each.register()
-            if way.driver == GRPC:
-                await each.live()
+            await living.wait()
+            await each.live()
 
         for each in sides:
             group.create_task(life(each))
         await answering(
             pipe,
             {
-                "begin": begin,
+                "register": lambda: begin(registering),
+                "live": lambda: begin(living),
                 "registered": lambda: sum(each.credentials is not None for each in sides),
                 "open": lambda: sum(each.is_connected() for each in sides),
             },
@@ -236,7 +237,7 @@ async def registration(scene: HubScene, driver: str, names: Sequence[str]) -> tu
     """Have agents register at once; the seconds that it took, and the agents."""
     part = Part(agents_part, scene.way(driver), names)
     before = scene.used()
-    part.ask("begin")
+    part.ask("register")
     took = await reached(part, "registered", len(names))
     used = {name: value - before[name] for name, value in scene.used().items()}
     parts = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
@@ -261,6 +262,7 @@ async def agents(scene: HubScene, count: int, rounds: int, idle_seconds: float) 
     memory = own_memory(scene.server)
     _, part = await registration(scene, GRPC, [f"idle-{index:03}" for index in range(count)])
     try:
+        part.ask("live")
         await reached(part, "open", count)
         await asyncio.sleep(10)
         each = (own_memory(scene.server) - memory) / count
