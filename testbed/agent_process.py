@@ -71,7 +71,7 @@ class Agent(Struct):
         inherited = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         with (self.folder / "agent.log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "knfleet", "agent"),
+                *(*self.spoke.entering, sys.executable, "-m", "knfleet", "agent"),
                 *("--kubeconfig", str(self.spoke.kubeconfig), "--spoke-cluster-name", self.name),
                 *("--bootstrap-kubeconfig", str(self.bootstrap), "--disable-leader-election"),
                 *("--hub-kubeconfig-dir", str(self.hub_folder), *flags),

@@ -9,11 +9,12 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from knfleet.dev import processes
+from knfleet.dev import control_plane, processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.dev_folder import DevFolder
 from knfleet.dev.errors import DevError
+from knfleet.dev.network.holder import InnerSockets
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from testbed.reset import remember, reset
@@ -37,6 +38,10 @@ class Lent(Struct, frozen=True):
     connection: Connection
     kubeconfig: Path
     folder: DevFolder
+    entering: tuple[str, ...] = ()
+    """The words in front of a command that is to run in its network, if it has one of its own."""
+    inner_sockets: InnerSockets | None = None
+    """Makes sockets in that network."""
 
     @property
     def pods_folder(self) -> Path:
@@ -44,6 +49,7 @@ class Lent(Struct, frozen=True):
         return self.folder.cluster(self.name) / "pods"
 
 
+ISOLATED = "isolated"
 Lend = Callable[[int], Awaitable[list[Lent]]]
 """Lends as many clean clusters as are asked for, the hub first."""
 
@@ -65,18 +71,26 @@ class Pool:
         """So many clusters, clean and ready; the hub first."""
         async with asyncio.timeout(240):
             state = await self.ground.up(count - 1)
-            names = [cluster.name for cluster in state.clusters][:count]
-            for name in names:
-                await self.clean(name)
-        return [
-            Lent(
-                name,
-                self.ground.connection(name),
-                self.folder.cluster(name) / "admin.kubeconfig",
-                self.folder,
-            )
-            for name in names
-        ]
+            names = [each.name for each in state.clusters if each.outbound is None][:count]
+            return [await self.lent(name) for name in names]
+
+    async def lend_isolated(self) -> list[Lent]:
+        """A hub, and a spoke that nothing can connect to, but which reaches the hub."""
+        async with asyncio.timeout(240):
+            state = await self.ground.up(0, {ISOLATED: ()})
+            return [await self.lent(name) for name in (state.clusters[0].name, ISOLATED)]
+
+    async def lent(self, name: str) -> Lent:
+        """One cluster, clean."""
+        await self.clean(name)
+        return Lent(
+            name,
+            self.ground.connection(name),
+            self.folder.cluster(name) / "admin.kubeconfig",
+            self.folder,
+            tuple(self.ground.entering(name)),
+            control_plane.inner_sockets(self.folder, self.ground.cluster(name)),
+        )
 
     async def clean(self, name: str) -> None:
         """Make a used cluster like new; one that resists is replaced."""

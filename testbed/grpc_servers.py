@@ -98,6 +98,8 @@ async def running(
         manager.stop()
         with suppress(asyncio.CancelledError):
             await task
+        # Connections that were aborted are closed in the next turn of the loop.
+        await asyncio.sleep(0)
 
 
 class GrpcServerProcess(Struct):

@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from knfleet.dev.network import network_namespace
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
 from knfleet.release.source.sources import GoModuleSource
@@ -32,6 +33,14 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 def lend(pool: Pool) -> Lend:
     """Lends as many clean clusters as a test asks for, the hub first."""
     return pool.lend
+
+
+@pytest.fixture
+async def isolated(pool: Pool) -> list[Lent]:
+    """A hub, and a spoke that nothing can connect to."""
+    if problem := network_namespace.problem():
+        pytest.skip(f"there are no network namespaces on this machine: {problem}")
+    return await pool.lend_isolated()
 
 
 @pytest.fixture

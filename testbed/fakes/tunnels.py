@@ -36,10 +36,10 @@ HASTE = ReconnectPolicy(0.02, 0.2, 0.5, 0.2)
 
 
 class AnyPassword:
-    """Lets everybody in."""
+    """Lets everybody in; the password is the name."""
 
     async def authorize(self, request: ConnectRequest) -> str:
-        return "test"
+        return request.password
 
 
 class TunnelHub:
@@ -125,14 +125,19 @@ class TunnelHub:
             yield client
 
     async def consumer(
-        self, cluster: str, target: str = "kubernetes.default.svc:443", *, authorization: str = ""
+        self,
+        cluster: str,
+        target: str = "kubernetes.default.svc:443",
+        *,
+        user: str = "any",
+        authorization: str = "",
     ) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
         """Ask the front for a stream; the answer's head, and both ends of what follows."""
         trust = ssl.create_default_context(cadata=self.serving.bundle.decode())
         reader, writer = await asyncio.open_connection(
             "localhost", self.front.address.port, ssl=trust
         )
-        given = authorization or f"Basic {base64.b64encode(f'{cluster}:any'.encode()).decode()}"
+        given = authorization or f"Basic {base64.b64encode(f'{cluster}:{user}'.encode()).decode()}"
         writer.write(f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: {given}\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         return head, reader, writer

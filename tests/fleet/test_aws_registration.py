@@ -1,5 +1,6 @@
 """Registration by AWS roles: API servers that ask an authenticator as those of EKS do, and moto."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,10 +11,12 @@ from knfleet.api.aws_registration import AWS_ACCESS, AWS_ROLE_ACCESS, MANAGED_AR
 from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import AVAILABLE, CLUSTERS, DELETING, LEASE_NAME
 from knfleet.api.conditions import find
-from knfleet.api.core import CRDS, LEASES, SECRETS
+from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGERS, HUB_SECRET
+from knfleet.api.operator import AGENT_NAMESPACE, CLUSTER_MANAGERS, HUB_SECRET, KLUSTERLETS
+from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
+from knfleet.api.work.manifestwork import WORKS
 from knfleet.aws.aws_client import AwsClient
 from knfleet.aws.eks_arns import EksArn, RegistrationRoles
 from knfleet.hub.aws_account import HubAwsAccount
@@ -34,7 +37,7 @@ from testbed.fakes.aws import AwsFault, FakeAws, fake_aws, serving
 from testbed.fakes.eks_authenticator import EksAuthenticator
 from testbed.waiting import until
 from tests.support.commands import done
-from tests.support.grpc_works import whole_life
+from tests.support.grpc_works import applied, whole_life, work
 
 pytestmark = pytest.mark.xdist_group("aws")
 HUB = "arn:aws:eks:us-west-2:123456789012:cluster/hub"
@@ -192,6 +195,57 @@ async def test_a_cluster_registers_by_its_role_and_loses_it(scene: AwsScene):
     said = scene.agent.said()
     assert "k8s-aws-v1" not in said
     assert "a.web.token" not in said
+
+
+def klusterlet(auth_type: str) -> Object:
+    """A Klusterlet that asks for a driver, with both ARNs for when it is awsirsa."""
+    arns = {"hubClusterArn": HUB, "managedClusterArn": SPOKE}
+    driver = {"authType": auth_type, **({"awsIrsa": arns} if auth_type == "awsirsa" else {})}
+    return {
+        "apiVersion": KLUSTERLETS.api_version,
+        "kind": KLUSTERLETS.kind,
+        "metadata": {"name": "klusterlet"},
+        "spec": {"clusterName": "c1", "registrationConfiguration": {"registrationDriver": driver}},
+    }
+
+
+@pytest.mark.full
+async def test_a_running_cluster_changes_to_a_role_and_back_and_keeps_its_works(
+    scene: AwsScene, monkeypatch: pytest.MonkeyPatch
+):
+    """By the Klusterlet alone: nobody accepts it again, and no new token is needed."""
+    monkeypatch.setenv("KNFLEET_KLUSTERLET", "klusterlet")
+    await scene.spoke.apply(KLUSTERLETS, klusterlet("csr"))
+    await scene.agent.start()
+    await scene.accept()
+    await condition(scene.hub, AVAILABLE, "True")
+    await scene.hub.create(WORKS, work("w1"))
+    await applied(scene.hub, scene.spoke, "w1")
+    (owner,) = (await scene.spoke.list(APPLIED_WORKS)).items
+    uid = (await scene.spoke.get(CONFIG_MAPS, "w1", "default"))["metadata"]["uid"]
+    token = json.loads(scene.agent.bootstrap.read_bytes())["users"][0]["user"]["token"]
+    gone = scene.agent.bootstrap.read_bytes().replace(token.encode(), b"expired")
+    scene.agent.bootstrap.write_bytes(gone)
+
+    for auth_type, data in (("awsirsa", "c"), ("csr", "d")):
+        await scene.spoke.apply(KLUSTERLETS, klusterlet(auth_type))
+
+        async def is_changed(wanted: str = auth_type) -> bool:
+            kept = await hub_secret(scene.spoke)
+            is_role = b"get-token" in kept["kubeconfig"] and "tls.crt" not in kept
+            return is_role == (wanted == "awsirsa")
+
+        await until(is_changed, f"the driver is {auth_type}: {scene.agent.said()[-3000:]}")
+        await scene.hub.patch(WORKS, Key("c1", "w1"), {"spec": work("w1", data)["spec"]})
+        await applied(scene.hub, scene.spoke, "w1", data)
+        (kept,) = (await scene.spoke.list(APPLIED_WORKS)).items
+        assert kept["metadata"]["uid"] == owner["metadata"]["uid"]
+        assert "evictionStartTime" not in kept["status"]
+        found = await scene.spoke.get(CONFIG_MAPS, "w1", "default")
+        assert found["metadata"]["uid"] == uid
+        assert await scene.reason("AWSAccessGranted")
+    assert (await cluster_of(scene.hub)).spec.hub_accepts_client
+    assert len((await scene.hub.list(CSRS)).items) == 2
 
 
 @pytest.mark.full

@@ -35,6 +35,7 @@ from knfleet.api.operator import (
 )
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
 from knfleet.api.work.manifestwork import WORKS
+from knfleet.hub.grpc.calls.access_check import AccessCheck
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Endpoint
@@ -73,9 +74,9 @@ class GrpcScene(Scene):
         config.write_bytes(self.server.config(self.token))
         return ("--registration-auth", "grpc", "--grpc-bootstrap-config", str(config))
 
-    async def joined(self) -> None:
+    async def joined(self, *flags: str) -> None:
         """Start the agent, and have its cluster accepted and available."""
-        await self.agent.start(*self.flags())
+        await self.agent.start(*self.flags(), *flags)
         await self.accept()
         await condition(self.hub, AVAILABLE, "True")
 
@@ -137,10 +138,8 @@ async def renewed(scene: GrpcScene) -> None:
     assert (await hub_secret(scene.spoke))["tls.crt"] != kept["tls.crt"]
 
 
-@pytest.mark.full
-async def test_an_add_on_gets_its_certificate_and_reports_over_grpc(scene: GrpcScene):
-    """The agent has no way to the API server: requests and statuses of add-ons are events."""
-    await scene.joined()
+async def install_addon(scene: GrpcScene) -> None:
+    """Install an add-on whose agent reaches the hub's API server."""
     registration: list[Object] = [{"type": "KubeClient", "kubeClient": {"hubPermissions": []}}]
     template = addons.template(
         "hello", addons.config_map("settings", "hello"), registration=registration
@@ -148,6 +147,27 @@ async def test_an_add_on_gets_its_certificate_and_reports_over_grpc(scene: GrpcS
     await scene.hub.create(ADDON_TEMPLATES, template)
     await scene.hub.create(CLUSTER_ADDONS, addons.cluster_addon("hello"))
     await scene.hub.create(ADDONS, addons.addon("hello", "c1"), "c1")
+
+
+@pytest.mark.full
+async def test_an_add_on_gets_its_token_over_grpc(scene: GrpcScene):
+    await scene.joined("--addon-kubeclient-registration-auth=token")
+    await install_addon(scene)
+
+    await addons.is_said(scene.hub, Key("c1", "hello"), "TokenRefreshed", "True")
+
+    token = (await addon_secret(scene))["token"].decode()
+    reviewed = await AccessCheck(scene.hub).caller(token)
+    assert reviewed is not None
+    assert reviewed.user == "system:serviceaccount:c1:hello-agent"
+    assert token not in scene.agent.said()
+
+
+@pytest.mark.full
+async def test_an_add_on_gets_its_certificate_and_reports_over_grpc(scene: GrpcScene):
+    """The agent has no way to the API server: requests and statuses of add-ons are events."""
+    await scene.joined()
+    await install_addon(scene)
 
     await addons.is_said(scene.hub, Key("c1", "hello"), "ClusterCertificateRotated", "True")
 

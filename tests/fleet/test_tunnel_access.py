@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,9 @@ from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.cluster.tunnel import ENDPOINT, TUNNEL_CONFIG, TUNNEL_SECRET
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object
-from knfleet.api.operator import OPERATOR_NAMESPACE
+from knfleet.api.operator import AGENT_NAMESPACE, OPERATOR_NAMESPACE
+from knfleet.dev import processes
+from knfleet.dev.control_plane import API_SERVER
 from knfleet.hub.certificates.certificate_secret import write_certificates
 from knfleet.hub.certificates.port_certificates import (
     CA_LIFE,
@@ -33,7 +36,7 @@ from knfleet.kube.yaml import dump_all
 from knfleet.runtime.http.listen_address import ListenAddress
 from testbed import clusters as ground
 from testbed import hubs
-from testbed.clusters import Lend
+from testbed.clusters import Lend, Lent
 from testbed.fakes.sockets import free_port
 from testbed.waiting import until
 from tests.support.commands import done
@@ -202,6 +205,39 @@ async def check_rights(tunnel: TunnelScene, spoke: Connection) -> None:
                 continue
             with pytest.raises(NetworkError, match=problem):
                 await client.version(deadline=10)
+
+
+@pytest.mark.full
+async def test_a_cluster_that_nothing_can_connect_to_is_reached_through_its_agent(
+    isolated: list[Lent], tmp_path: Path
+):
+    """Its API server is alone in a network of its own; the hub chooses the tunnel by itself."""
+    spoke_lent = isolated[1]
+    address = urlsplit(spoke_lent.connection.endpoint.server)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(address.hostname, address.port)
+    server = processes.recorded(spoke_lent.folder)[f"{spoke_lent.name}.{API_SERVER}"]
+    assert Path(f"/proc/{server.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    interfaces = Path(f"/proc/{server.pid}/net/dev").read_text().splitlines()[2:]
+    assert [line.partition(":")[0].strip() for line in interfaces] == ["lo"]
+
+    async with tunnel_scene(isolated, tmp_path) as tunnel:
+        scene = tunnel.scene
+        await scene.agent.start()
+        await scene.accept()
+        await tunnel.open()
+        await tunnel.published(tunnel=True)
+
+        through = await consumer(scene.hub)
+        direct = replace(through, endpoint=replace(through.endpoint, server=address.geturl()))
+        no_proxy = replace(direct, endpoint=replace(direct.endpoint, proxy_url=None))
+        async with Client(no_proxy, ONCE) as client:
+            with pytest.raises(NetworkError):
+                await client.version(deadline=10)
+        made = tmp_path / "made.kubeconfig"
+        made.write_text(await done(scene.hub_lent.kubeconfig, "kubeconfig", "c1"))
+        printed = await kubectl(made, "get", "namespaces", "-o", "name")
+        assert f"namespace/{AGENT_NAMESPACE}" in printed.split()
 
 
 @pytest.mark.full

@@ -15,6 +15,7 @@ from knfleet.api.cluster.tunnel import TUNNEL_LEASE
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
+from knfleet.dev.network.outbound import ways_out
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from knfleet.operator.spoke_access.packaged import packaged_rights
@@ -150,6 +151,8 @@ async def tunnel_life(
         ]
         wire = await stack.enter_async_context(Balancer(*(each.agents for each in made)))
         front = await stack.enter_async_context(Balancer(*(each.consumers for each in made)))
+        if spoke_lent.inner_sockets is not None:
+            await stack.enter_async_context(ways_out(spoke_lent.inner_sockets, [wire.port]))
         agent = Agent(spoke_lent, folder)
         agent.point_to(hub_lent.connection.endpoint, await bootstrap_token(client))
         life = TunnelLife(Hub(hub_lent, client), spoke, made, agent, wire, front)
@@ -166,9 +169,9 @@ async def deployments(spoke: Client) -> int:
 
 
 async def test_knative_is_installed_and_removed_through_the_tunnel(
-    lend: Lend, small_root: Path, tmp_path: Path
+    isolated: list[Lent], small_root: Path, tmp_path: Path
 ):
-    async with tunnel_life(await lend(2), small_root, tmp_path) as life:
+    async with tunnel_life(isolated, small_root, tmp_path) as life:
         await life.install()
         await life.hub.ready(SERVINGS, "1.23.0")
         assert await deployments(life.spoke) > 0
@@ -177,9 +180,9 @@ async def test_knative_is_installed_and_removed_through_the_tunnel(
         await life.hub.gone(SERVINGS)
 
         assert await deployments(life.spoke) == 0
-        logged = life.replicas[0].process.said()
-        assert "stream closed" in logged
-        assert "k1." not in logged
+        said = life.replicas[0].process.said
+        await until(lambda: "stream closed" in said(), "streams that are idle end")
+        assert "k1." not in said()
 
 
 async def test_fifty_cuts_and_a_kill_of_each_side_lose_nothing(

@@ -19,7 +19,7 @@ from knfleet.hub.profiles.cluster_profile import PROVIDER
 from knfleet.install.agent_manifests import binding
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.rights import INSTALLED, local_rules
-from testbed.clusters import Lend
+from testbed.clusters import Lent
 from testbed.operators import Hub
 from testbed.peers.goproject import go_project
 from testbed.peers.operator import running, silenced
@@ -32,18 +32,16 @@ from tests.support.tunnel_scene import TunnelScene, tunnel_scene
 
 pytestmark = [pytest.mark.xdist_group("peers"), pytest.mark.full]
 
-NOWHERE = "https://127.0.0.1:9"
-"""Where nothing is: there is no way to the spoke but the tunnel."""
 PROFILE = {"name": "c1", "namespace": OPERATOR_NAMESPACE}
 SPEC = {"version": "1.23.0", "ingress": {"kourier": {"enabled": True}}}
 SAMPLE = serving("tunnel", {**SPEC, "clusterProfileRef": PROFILE})
 
 
 @pytest.fixture
-async def tunnel(lend: Lend, tmp_path: Path) -> AsyncIterator[TunnelScene]:
-    """A hub with a tunnel, and a spoke whose address nobody knows."""
-    async with tunnel_scene(await lend(2), tmp_path) as made:
-        await made.scene.agent.start("--spoke-external-server-urls", NOWHERE)
+async def tunnel(isolated: list[Lent], tmp_path: Path) -> AsyncIterator[TunnelScene]:
+    """A hub with a tunnel, and a spoke that nothing can connect to."""
+    async with tunnel_scene(isolated, tmp_path) as made:
+        await made.scene.agent.start()
         await made.scene.accept()
         await made.open()
         await made.published(tunnel=True)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from knfleet.api.meta import Object
+from knfleet.dev.network.outbound import ways_out
 from knfleet.hub.manager import HubManager
 from knfleet.hub.tunnel.tunnel_server import TunnelOptions, TunnelServer
 from knfleet.kube.client.verbs import Client
@@ -59,6 +60,9 @@ async def tunnel_scene(clusters: Sequence[Lent], folder: Path) -> AsyncGenerator
         agent = Agent(spoke_lent, folder)
         agent.point_to(hub_lent.connection.endpoint, await bootstrap_token(hub))
         async with AsyncExitStack() as running:
+            if spoke_lent.inner_sockets is not None:
+                out = ways_out(spoke_lent.inner_sockets, [options.agents.port])
+                await running.enter_async_context(out)
             fleet = await running.enter_async_context(
                 hubs.running(hub_lent.connection, tunnel=options)
             )

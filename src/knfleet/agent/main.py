@@ -27,7 +27,7 @@ from knfleet.agent.registration.cluster_names import AgentNames, random_agent
 from knfleet.agent.registration.cluster_registration import RegistrationRequest, ensure_cluster
 from knfleet.agent.registration.credential_store import CredentialStore
 from knfleet.agent.registration.drivers.driver import RequestRefused
-from knfleet.agent.registration.drivers.registry import DRIVERS, driver_for, driver_of
+from knfleet.agent.registration.drivers.registry import AWSIRSA, DRIVERS, driver_for, driver_of
 from knfleet.agent.registration.identity import (
     Bootstrap,
     HubCredentials,
@@ -35,7 +35,7 @@ from knfleet.agent.registration.identity import (
     former_bootstrap,
 )
 from knfleet.agent.registration.registration import register
-from knfleet.agent.settings import AgentSettings
+from knfleet.agent.settings import LEAST_ADDON_TOKEN_SECONDS, AgentSettings
 from knfleet.agent.status.klusterlet import WAITING, HubConnectionStatus, KlusterletController
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.kube.client.verbs import Client
@@ -151,13 +151,25 @@ class Agent:
             await self.store.save(credentials)
         return credentials
 
+    def session_settings(self) -> AgentSettings:
+        """The settings, with what the Klusterlet says of add-ons."""
+        wanted = self.klusterlet.addon_driver
+        tokens = wanted.auth_type == "token" if wanted.auth_type else self.settings.addon_tokens
+        seconds = wanted.token.expiration_seconds or self.settings.addon_token_seconds
+        return replace(
+            self.settings,
+            # EKS signs no certificates for clients.
+            addon_tokens=tokens or self.auth_type == AWSIRSA,
+            addon_token_seconds=max(seconds, LEAST_ADDON_TOKEN_SECONDS),
+        )
+
     @asynccontextmanager
     async def session(
         self, credentials: HubCredentials, bootstrap: Bootstrap
     ) -> AsyncGenerator[HubSession]:
         """A session with the hub, whose connections are closed with it."""
         session = HubSession(
-            self.settings,
+            self.session_settings(),
             credentials,
             bootstrap,
             spoke=self.spoke,

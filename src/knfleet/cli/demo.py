@@ -30,11 +30,11 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
     """Run a demonstration on real clusters on this machine.
 
     Starts a hub and spokes, runs a Deployment on each, installs Knative on the hub, upgrades and
-    removes it; registers all spokes with the hub, installs it on two of them, freezes one for a
-    while, removes it there too; has a KnativeFleet install and upgrade all of them in waves, with a
-    canary that fails and a rollback; then takes everything down. All of it can be watched in a
-    dashboard, whose address is printed early and at the end. With --keep the spokes stay joined,
-    and keep Knative.
+    removes it; registers all spokes with the hub, of which one has a network that nothing can
+    connect to; installs it on two of them, freezes one for a while, removes it there too; has a
+    KnativeFleet install and upgrade all of them in waves, with a canary that fails and a rollback;
+    then takes everything down. All of it can be watched in a dashboard, whose address is printed
+    early and at the end. With --keep the spokes stay joined, and keep Knative.
     """
     from knfleet.dev.demo.demo import show
     from knfleet.dev.dev_clusters import DevClusters
@@ -55,8 +55,9 @@ def command(keep: bool, spokes: int, profiles: str, directory: Path | None) -> N
         finally:
             if not keep:
                 ground.down()
-    last = shown.clusters[-1].name
-    line = f"kubectl --kubeconfig {folder.kubeconfig} --context {last} get deployments,pods"
+    # The last one may have a network of its own.
+    seen = shown.clusters[:2][-1].name
+    line = f"kubectl --kubeconfig {folder.kubeconfig} --context {seen} get deployments,pods"
     if keep:
         click.echo(f"Try it:     {line}")
         chosen = f"--dir {shlex.quote(str(folder.root))}" if directory else "--name demo"

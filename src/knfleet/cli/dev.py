@@ -172,6 +172,24 @@ def known_cluster(folder: "DevFolder", cluster: str) -> str:
     return cluster
 
 
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.argument("cluster")
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@name_option
+@directory_option
+@explained(DevError)
+def enter(cluster: str, words: tuple[str, ...], name: str, directory: Path | None) -> None:
+    """Run a command in the network of a cluster.
+
+    Only needed for clusters that nothing can connect to, such as one of `knfleet demo --keep`.
+    """
+    from knfleet.dev.dev_clusters import DevClusters
+
+    folder = existing_folder(directory, name)
+    entering = DevClusters(folder).entering(known_cluster(folder, cluster))
+    sys.exit(subprocess.run([*entering, *words], check=False).returncode)
+
+
 @command.command()
 @click.argument("cluster")
 @click.argument("component", required=False)

@@ -7,6 +7,7 @@ part of this needs root.
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from knfleet.api.meta import ClusterName, Object
 from knfleet.dev import pki
 from knfleet.dev.dev_folder import DevClusterState, DevFolder, write_private
+from knfleet.dev.network import network_namespace
+from knfleet.dev.network.holder import InnerSockets
 from knfleet.dev.node import config
 from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.endpoint import Connection, Endpoint
@@ -22,6 +25,9 @@ ETCD = "etcd"
 API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 NODE = "node"
+NETWORK = "network"
+OUTBOUND = "outbound"
+"""What an isolated cluster has besides: who holds its network, and who leads out of it."""
 COMPONENTS = (API_SERVER, CONTROLLER_MANAGER, NODE)
 """What each cluster has; etcd is there once for all."""
 
@@ -72,6 +78,13 @@ def etcd_socket(folder: DevFolder) -> Path:
 def egress_socket(folder: DevFolder, cluster: DevClusterState) -> Path:
     """Where a cluster's API server asks for the way to Services and pods."""
     return folder.sockets / f"egress-{cluster.index}"
+
+
+def inner_sockets(folder: DevFolder, cluster: DevClusterState) -> InnerSockets | None:
+    """Makes sockets in the network of an isolated cluster; None for any other."""
+    if cluster.outbound is None:
+        return None
+    return InnerSockets(str(folder.sockets / f"network-{cluster.index}"))
 
 
 def prepare(folder: DevFolder, cluster: DevClusterState) -> None:
@@ -131,7 +144,7 @@ def connection(folder: DevFolder, cluster: DevClusterState) -> Connection:
     )
     return Connection(
         ClusterName(cluster.name),
-        Endpoint(admin.server, admin.ca),
+        Endpoint(admin.server, admin.ca, open_socket=inner_sockets(folder, cluster)),
         StaticCredential(credential),
     )
 
@@ -287,3 +300,20 @@ def node_arguments(folder: DevFolder, cluster: DevClusterState) -> list[str]:
     """The stand-in for kubelets and the service network."""
     home = folder.cluster(cluster.name)
     return [sys.executable, "-m", "knfleet.dev.node", "--config", f"{home}/node.json"]
+
+
+def network_arguments(sockets: InnerSockets) -> list[str]:
+    """The process that holds the network of an isolated cluster."""
+    return [
+        *network_namespace.making(),
+        sys.executable,
+        "-m",
+        "knfleet.dev.network.holder",
+        sockets.path,
+    ]
+
+
+def outbound_arguments(sockets: InnerSockets, ports: Iterable[int]) -> list[str]:
+    """The process that leads out of the network of an isolated cluster."""
+    program = [sys.executable, "-m", "knfleet.dev.network.outbound", sockets.path]
+    return [*program, *map(str, ports)]

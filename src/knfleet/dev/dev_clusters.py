@@ -6,6 +6,7 @@ frozen, adds what is new, and undoes what it began when it is interrupted.
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shutil
 import signal
@@ -15,14 +16,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
+from msgspec.structs import replace
 
 from knfleet.api.core import NODES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
 from knfleet.dev import control_plane, pki, ports, processes
 from knfleet.dev.binaries import locate
-from knfleet.dev.control_plane import API_SERVER, CONTROLLER_MANAGER, ETCD, NODE
+from knfleet.dev.control_plane import (
+    API_SERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    NETWORK,
+    NODE,
+    OUTBOUND,
+)
 from knfleet.dev.dev_folder import DevClusterState, DevFolder, DevState, locked, write_private
 from knfleet.dev.errors import DevError
+from knfleet.dev.network import network_namespace
 from knfleet.dev.node.containers import orphan_processes
 from knfleet.dev.progress_reporter import ProgressReporter, SilentProgress
 from knfleet.kube.client.verbs import Client
@@ -37,7 +47,12 @@ NEEDED_BYTES = 200 * 2**20
 OPERATOR = "operator"
 DASHBOARD = "dashboard"
 TUNNEL_PORTS = "tunnel-ports"
-STOPPING_ORDER = (DASHBOARD, TUNNEL_PORTS, OPERATOR, NODE, CONTROLLER_MANAGER, API_SERVER, ETCD)
+STOPPING_ORDER = (
+    *(DASHBOARD, TUNNEL_PORTS, OPERATOR),
+    *(NODE, CONTROLLER_MANAGER, API_SERVER),
+    *(OUTBOUND, NETWORK),
+    ETCD,
+)
 
 
 class ProcessEnded(DevError):
@@ -68,15 +83,22 @@ class DevClusters:
         """The address of a webhook that API servers ask about tokens; none when empty."""
         """Which requests API servers that are started from now on write down; none without it."""
 
-    async def up(self, spokes: int) -> DevState:
-        """A hub and at least so many spokes, all ready."""
+    async def up(
+        self, spokes: int, isolated: Mapping[str, Sequence[int]] | None = None
+    ) -> DevState:
+        """A hub and at least so many spokes, all ready.
+
+        A new cluster that `isolated` names has a network of its own, into which no address leads;
+        from inside only the hub's API server and the given ports of this machine are reached.
+        """
         tools = await locate.ensure(self.progress)
         self.started = []
         self.folder.create()
         with locked(self.lock, busy=f"`knfleet dev` is at work in {self.folder.root}; let it end"):
             before = self.folder.read()
             self.check_space()
-            state = self.widened(before, ["hub", *(f"spoke{n + 1}" for n in range(spokes))])
+            names = ["hub", *(f"spoke{n + 1}" for n in range(spokes))]
+            state = self.widened(before, names, isolated or {})
             try:
                 self.folder.write(state)
                 await self.bring_up(state, tools)
@@ -105,12 +127,20 @@ class DevClusters:
                 " needed; free space, or choose another folder with --dir"
             )
 
-    def widened(self, state: DevState, names: Sequence[str]) -> DevState:
+    def widened(
+        self, state: DevState, names: Sequence[str], isolated: Mapping[str, Sequence[int]]
+    ) -> DevState:
         """The state with the clusters that are still missing in it."""
-        new = [name for name in names if state.cluster(name) is None]
+        new = [name for name in dict.fromkeys((*names, *isolated)) if state.cluster(name) is None]
         first = max((each.index + 1 for each in state.clusters), default=0)
         added = tuple(
-            DevClusterState(name, first + n, port, new_prefix(name))
+            DevClusterState(
+                name,
+                first + n,
+                port,
+                new_prefix(name),
+                tuple(isolated[name]) if name in isolated else None,
+            )
             for n, (name, port) in enumerate(
                 zip(
                     new,
@@ -163,16 +193,18 @@ class DevClusters:
                 " end that process, or start over with `knfleet dev down` and `knfleet dev up`"
             )
         environment = control_plane.environment()
-        self.ensure_running(name, self.api_server(cluster, tools), environment)
+        await self.bring_up_network(cluster)
+        self.ensure_running(name, self.api_server(cluster, tools), environment, cluster)
         async with Client(control_plane.connection(self.folder, cluster)) as client:
             await self.wait(name, lambda: readyz(client), f"{cluster.name} does not become ready")
             manager = control_plane.process_name(cluster.name, CONTROLLER_MANAGER)
             arguments = control_plane.controller_manager_arguments(
                 tools[CONTROLLER_MANAGER].path, self.folder, cluster
             )
-            self.ensure_running(manager, arguments, environment)
+            self.ensure_running(manager, arguments, environment, cluster)
             node = control_plane.process_name(cluster.name, NODE)
-            self.ensure_running(node, control_plane.node_arguments(self.folder, cluster))
+            arguments = control_plane.node_arguments(self.folder, cluster)
+            self.ensure_running(node, arguments, place=cluster)
             await self.wait(
                 manager,
                 lambda: exists(client, "default"),
@@ -181,6 +213,46 @@ class DevClusters:
             await self.wait(
                 node, lambda: node_ready(client), f"the node of {cluster.name} is not ready"
             )
+
+    async def bring_up_network(self, cluster: DevClusterState) -> None:
+        """The network of an isolated cluster, and the ways out of it."""
+        sockets = control_plane.inner_sockets(self.folder, cluster)
+        if sockets is None or cluster.outbound is None:
+            return
+        name = control_plane.process_name(cluster.name, NETWORK)
+        if name not in self.running():
+            if problem := network_namespace.problem():
+                raise DevError(
+                    f"{cluster.name} cannot have a network of its own: {problem};"
+                    " run as root, or permit user namespaces"
+                )
+            # What still runs in a network that nobody holds cannot be reached any more.
+            self.end(self.recorded_of(cluster.name))
+        self.ensure_running(name, control_plane.network_arguments(sockets))
+
+        async def gives_sockets() -> bool:
+            with contextlib.suppress(OSError):
+                os.close(sockets())
+                return True
+            return False
+
+        await self.wait(name, gives_sockets, f"the network of {cluster.name} is not there")
+        hub = self.folder.read().clusters[0]
+        self.ensure_running(
+            control_plane.process_name(cluster.name, OUTBOUND),
+            control_plane.outbound_arguments(sockets, (hub.port, *cluster.outbound)),
+        )
+
+    def entering(self, name: str) -> list[str]:
+        """The words in front of a command that is to run in the network of a cluster."""
+        return self.inside(self.cluster(name))
+
+    def inside(self, cluster: DevClusterState) -> list[str]:
+        """The words in front of a command that is to run where a cluster's own processes do."""
+        if cluster.outbound is None:
+            return []
+        name = control_plane.process_name(cluster.name, NETWORK)
+        return network_namespace.entering(processes.recorded(self.folder)[name].pid)
 
     def api_server(self, cluster: DevClusterState, tools: locate.Toolset) -> list[str]:
         """How the API server of a cluster is started."""
@@ -193,10 +265,19 @@ class DevClusters:
 
     def connection(self, name: str) -> Connection:
         """The administrator's connection to a cluster."""
+        return control_plane.connection(self.folder, self.cluster(name))
+
+    def cluster(self, name: str) -> DevClusterState:
+        """A cluster as `up` decided it."""
         cluster = self.folder.read().cluster(name)
         if cluster is None:
             raise DevError(f"there is no cluster {name!r} in {self.folder.root}")
-        return control_plane.connection(self.folder, cluster)
+        return cluster
+
+    def recorded_of(self, name: str) -> list[processes.RecordedProcess]:
+        """The processes that were started for a cluster."""
+        known = processes.recorded(self.folder).values()
+        return [each for each in known if each.name.startswith(f"{name}.")]
 
     def running(self) -> dict[str, processes.RecordedProcess]:
         """The processes that are alive."""
@@ -204,15 +285,23 @@ class DevClusters:
         return {name: process for name, process in known.items() if process.live()}
 
     def ensure_running(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        place: DevClusterState | None = None,
     ) -> None:
-        """Start a process unless it runs, and wake it if it is frozen."""
+        """Start a process unless it runs, and wake it if it is frozen.
+
+        It runs in the network of `place`, if that is a cluster that has one.
+        """
         process = self.running().get(name)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(process.pid).send_signal(signal.SIGCONT)
             return
-        self.started.append(processes.start(self.folder, name, arguments, environment))
+        command = [*(self.inside(place) if place is not None else []), *arguments]
+        self.started.append(processes.start(self.folder, name, command, environment))
 
     async def wait(
         self, process: str, condition: Callable[[], Awaitable[bool]], problem: str
@@ -264,19 +353,12 @@ class DevClusters:
         tools = await locate.ensure(self.progress)
         with locked(self.lock, busy=f"`knfleet dev` is at work in {self.folder.root}; let it end"):
             state = self.folder.read()
-            own = [
-                each
-                for each in processes.recorded(self.folder).values()
-                if each.name.startswith(f"{name}.")
-            ]
-            self.end(own)
+            self.end(self.recorded_of(name))
             (self.folder.cluster(name) / "baseline.json").unlink(missing_ok=True)
             self.folder.write(
                 DevState(
                     clusters=tuple(
-                        DevClusterState(each.name, each.index, each.port, new_prefix(name))
-                        if each.name == name
-                        else each
+                        replace(each, prefix=new_prefix(name)) if each.name == name else each
                         for each in state.clusters
                     )
                 )

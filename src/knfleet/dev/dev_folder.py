@@ -40,6 +40,9 @@ class DevClusterState(Struct, frozen=True):
     port: int
     prefix: str
     """Of its keys in etcd; never used twice, so a new cluster never meets an old one's data."""
+    outbound: tuple[int, ...] | None = None
+    """Ports of this machine that can be reached from inside, if the cluster is isolated: it has a
+    network of its own, in which nothing can be reached from outside."""
 
 
 class DevState(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 The namespaces of installations are made beforehand, so that rights on what is in them need not hold
 in all namespaces; so are Knative's ClusterRoles, so that their rights need not be held. Both stay
-when the account goes, for Knative may be there.
+when the account goes, for Knative may be there; namespaces of verifications go with it.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,8 @@ from knfleet.api.meta import Object
 from knfleet.apply.plan.provided_roles import is_provided
 from knfleet.apply.rights import RBAC_GROUP, Right, granted
 from knfleet.operator.spoke_access.rights import SpokeRights
+from knfleet.operator.verification.verify_objects import verify_namespace
+from knfleet.release.layout import COMPONENTS
 
 ACCESS_ROLE = "knfleet:access"
 RBAC_VERSION = f"{RBAC_GROUP}/v1"
@@ -90,10 +92,14 @@ def rights_in_manifests(manifests: Iterable[Object]) -> SpokeRights:
 
 
 def removable(objects: Iterable[Object], rights: SpokeRights) -> list[Object]:
-    """Of some objects, those that go with the account."""
+    """Of some objects, those that go with the account.
+
+    Namespaces of installations stay; those of verifications have nothing else in them.
+    """
+    kept = {*rights.namespaces} - {verify_namespace(each) for each in COMPONENTS}
     return [
         each
         for each in objects
-        if not (each["kind"] == "Namespace" and each["metadata"]["name"] in rights.namespaces)
+        if not (each["kind"] == "Namespace" and each["metadata"]["name"] in kept)
         and not is_provided(each)
     ]

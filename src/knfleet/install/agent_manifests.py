@@ -67,6 +67,10 @@ class AgentInstall(Struct, frozen=True):
     lifetime_seconds: int = 0
     external_urls: tuple[str, ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
+    addon_tokens: bool = False
+    """Whether agents of add-ons reach the hub by tokens instead of certificates."""
+    addon_token_seconds: int = 0
+    """How long these tokens last, unless it is 0."""
     tunnel: TunnelMode = "auto"
     """Whether the hub reaches the cluster through the agent."""
     tunnel_services: tuple[str, ...] = ()
@@ -219,6 +223,11 @@ def klusterlet(plan: AgentInstall) -> Object:
         registration["featureGates"] = gate_list(others)
     if plan.lifetime_seconds:
         registration["clientCertExpirationSeconds"] = plan.lifetime_seconds
+    if plan.addon_tokens:
+        addons: Object = {"authType": "token"}
+        if plan.addon_token_seconds:
+            addons["token"] = {"expirationSeconds": plan.addon_token_seconds}
+        registration["addOnKubeClientRegistrationDriver"] = addons
     spec: Object = {
         "clusterName": plan.cluster,
         "deployOption": {"mode": plan.mode},

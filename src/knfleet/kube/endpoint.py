@@ -1,5 +1,7 @@
 """Where an API server is, and how to trust it."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from knfleet.api.meta import ClusterName
@@ -17,6 +19,8 @@ class Endpoint(Struct, frozen=True):
     tls_server_name: str | None = None
     insecure: bool = False
     """Do not look at the server's certificate at all."""
+    open_socket: Callable[[], int] | None = None
+    """Makes TCP sockets, as files, if the address is one in another network."""
 
     def __repr__(self) -> str:
         # A proxy's URL may hold a password.

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
 
 from knfleet.agent.grpc.event_channel import GrpcIdentity, credentials
-from knfleet.api.addon.managedclusteraddon import ADDONS, ADDONS_BETA
+from knfleet.api.addon.managedclusteraddon import ADDONS, ADDONS_BETA, ManagedClusterAddOn
 from knfleet.api.certificate_requests import CSR_USER, CSRS, GRPC_SIGNER
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import (
@@ -35,6 +35,7 @@ from knfleet.api.core import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.api.rbac_rules import cluster_role, rule
+from knfleet.api.schema import decode
 from knfleet.api.work.manifestwork import WORKS
 from knfleet.cloudevents.cloud_event import CloudEvent
 from knfleet.cloudevents.event_types import (
@@ -49,9 +50,12 @@ from knfleet.cloudevents.event_types import (
     EventType,
     data_type,
 )
+from knfleet.cloudevents.object_events import read_object
 from knfleet.cloudevents.protobuf_messages import PUBLISH
 from knfleet.cloudevents.work_events import DELETED, status_event
+from knfleet.hub.addon.registration.agent_rights import token_infrastructure
 from knfleet.hub.certificates.port_certificates import authority
+from knfleet.hub.grpc.calls.access_check import TOKEN_REVIEWS
 from knfleet.hub.grpc.calls.access_rules import REVIEWS, Access
 from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.hub.grpc.event_service import ServiceLimits
@@ -446,3 +450,87 @@ async def test_the_status_of_an_add_on_is_written_for_the_own_cluster(door: Door
     found = await door.hub.get(ADDONS, "proxy", "c1")
     assert found["status"]["namespace"] == "somewhere"
     await door.hub.delete(ADDONS, Key("c1", "proxy"))
+
+
+async def token_account(door: Door) -> None:
+    """Make what the hub makes for an add-on whose agent reaches it by tokens."""
+    meta = {"name": "hello", "namespace": "c1"}
+    manifest = {"apiVersion": ADDONS.api_version, "kind": ADDONS.kind}
+    made = await door.hub.create(ADDONS, {**manifest, "metadata": meta, "spec": {}})
+    for each in token_infrastructure(decode(made, ManagedClusterAddOn)):
+        resource = await door.hub.discovery.resource(each["apiVersion"], each["kind"])
+        await door.hub.create(resource, each)
+    caller = Caller(agent_user("c1", "a1"), (f"{GROUP_PREFIX}c1", MANAGED_CLUSTERS))
+    needed = [
+        Access("create", "", "serviceaccounts", "c1", "hello-agent", "token"),
+        Access("subscribe", "", "serviceaccounts", "c1", subresource="token"),
+    ]
+
+    async def is_allowed() -> bool:
+        answers = [await door.hub.create(REVIEWS, each.review(caller)) for each in needed]
+        return all(each["status"]["allowed"] for each in answers)
+
+    await until(is_allowed, "the agent may ask for tokens of the account")
+
+
+def asked_token(identity: str, account: str = "hello-agent", namespace: str = "c1") -> Object:
+    """A request for a token of an account."""
+    meta = {"name": account, "namespace": namespace, "uid": identity}
+    return {"metadata": meta, "spec": {"expirationSeconds": 600, "audiences": ["elsewhere"]}}
+
+
+async def test_the_token_of_an_add_on_goes_to_the_caller_that_asked_for_it(door: Door):
+    """For the API server, and for the account that the hub made, whoever else listens."""
+    await token_account(door)
+    mine = door.maker.identity("c1")
+    beside = door.maker.identity("c1", user=agent_user("c1", "a2"))
+    wanted = data_type(TOKEN_REQUESTS)
+    async with (
+        calling(door.server, mine) as agent,
+        calling(door.server, beside) as neighbour,
+        calling(door.server, door.maker.identity("c2"), "c2") as other,
+        neighbour.following(wanted, None) as overheard,
+        agent.following(wanted, None) as answers,
+    ):
+        for manifest, cluster in (
+            (asked_token("u1"), "c2"),
+            (asked_token("u1", namespace="c2"), "c2"),
+            (asked_token("u1", "default"), "c1"),
+        ):
+            event = event_of(TOKEN_REQUESTS, CREATE, manifest, cluster=cluster)
+            assert await refusal(other, event)
+        for manifest in (
+            asked_token("u1", "default"),
+            asked_token("u1", namespace="c2"),
+            asked_token("", "hello-agent"),
+            asked_token("u" * 129),
+            {**asked_token("u1"), "spec": {"expirationSeconds": "600"}},
+        ):
+            assert await refusal(agent, event_of(TOKEN_REQUESTS, CREATE, manifest))
+
+        assert await refusal(agent, event_of(TOKEN_REQUESTS, CREATE, asked_token("u1"))) == ""
+
+        event = await asyncio.wait_for(anext(answers), PATIENCE_SECONDS)
+        assert isinstance(event, CloudEvent)
+        found = read_object(event)
+        assert found["metadata"] == {"name": "hello-agent", "namespace": "c1", "uid": "u1"}
+        asked = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind}
+        spec = {"token": found["status"]["token"]}
+        review = await door.hub.create(TOKEN_REVIEWS, {**asked, "spec": spec})
+        assert review["status"]["user"]["username"] == "system:serviceaccount:c1:hello-agent"
+
+        assert await refusal(neighbour, event_of(TOKEN_REQUESTS, CREATE, asked_token("u2"))) == ""
+        event = await asyncio.wait_for(anext(overheard), PATIENCE_SECONDS)
+        assert isinstance(event, CloudEvent)
+        assert read_object(event)["metadata"]["uid"] == "u2"
+    async with calling(door.server, mine) as agent:
+        event = event_of(TOKEN_REQUESTS, CREATE, asked_token("u3"))
+        assert "there is no subscription" in await refusal(agent, event)
+
+
+async def test_nobody_follows_the_tokens_of_another_cluster(door: Door):
+    async with calling(door.server, door.maker.identity("c1"), "c2") as agent:
+        assert await subscription_refusal(agent, data_type(TOKEN_REQUESTS))
+    async with calling(door.server, door.maker.identity("c2"), "c2") as agent:
+        # Until an add-on there needs tokens, its own agent does not either.
+        assert "may not" in await subscription_refusal(agent, data_type(TOKEN_REQUESTS))

@@ -5,6 +5,13 @@ import base64
 import pytest
 
 from knfleet.agent.grpc.grpc_config import GrpcConfig, read_config, target_of
+from knfleet.agent.hub_session import CertificateHolder
+from knfleet.agent.registration.drivers.grpc import GrpcDriver
+from knfleet.agent.registration.identity import HUB, Bootstrap, HubAddress, HubCredentials
+from knfleet.api.cluster.managedcluster import CLUSTERS
+from knfleet.kube.auth.credentials import Credential, StaticCredential
+from knfleet.kube.cache.informer import Informer
+from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import ConfigError
 
 CA = b"-----BEGIN CERTIFICATE-----\n"
@@ -66,3 +73,19 @@ def test_what_others_write_is_read():
     text = f"url: hub:8090\ncaData: {base64.b64encode(CA).decode()}\nkeepAliveConfig: {{}}\n"
 
     assert read_config(text.encode(), "x") == GrpcConfig("hub:8090", CA)
+
+
+def test_agents_try_again_soon_after_their_server_is_back():
+    """However long it was away; a server that is restarted has all of them within seconds."""
+    bootstrap = Bootstrap(
+        HubAddress("hub", Endpoint("https://hub.example.com")),
+        Connection(HUB, Endpoint("https://hub.example.com"), StaticCredential(Credential())),
+        GrpcConfig("hub.example.com:443", b""),
+    )
+    client = GrpcDriver().session_client(bootstrap, "c1", CertificateHolder(HubCredentials("c1")))
+    informer = Informer(client, CLUSTERS)
+
+    waits = [informer.next_backoff() for _ in range(200)]
+
+    assert 2.5 < max(waits) <= 5.0
+    assert len(set(waits)) > 190

@@ -112,6 +112,17 @@ def test_features_of_the_agent_reach_its_pod_and_the_klusterlet():
     ]
 
 
+def test_how_add_ons_reach_the_hub_is_said_by_the_klusterlet():
+    plan = replace(PLAN, addon_tokens=True, addon_token_seconds=3600)
+    *_, klusterlet, _ = home_objects(plan)
+
+    registration = klusterlet["spec"]["registrationConfiguration"]
+    assert registration["addOnKubeClientRegistrationDriver"] == {
+        "authType": "token",
+        "token": {"expirationSeconds": 3600},
+    }
+
+
 ARN = "arn:aws:eks:us-west-2:123456789012:cluster/hub"
 AWS_INIT = ("init", "--registration-drivers", "csr,awsirsa")
 

@@ -17,6 +17,7 @@ from knfleet.api.cluster.managedcluster import (
     CLUSTER_NAME_LABEL,
     GROUP_PREFIX,
     MANAGED_CLUSTERS,
+    MAPPED_PREFIX,
     ManagedCluster,
 )
 from knfleet.api.meta import Object
@@ -175,6 +176,22 @@ def test_another_agent_gets_nothing_even_if_it_is_listed(user: str):
     request = replace(FIRST, user=user, groups=(MANAGED_CLUSTERS,))
 
     assert verdict(request, cluster(), listed=frozenset({user})) == "wait"
+
+
+def test_the_role_of_a_cluster_gets_a_certificate_for_its_agent():
+    """So that a cluster that registered by a role changes to certificates without a person."""
+    request = replace(FIRST, user=FIRST.cluster, groups=(f"{MAPPED_PREFIX}{FIRST.cluster}",))
+    assert request.renews
+    assert verdict(request, cluster()) == "approve"
+    assert verdict(request, cluster(), may_renew=False) == "wait"
+
+    for user, groups in (
+        (FIRST.cluster, ()),
+        ("c9", (f"{MAPPED_PREFIX}c9",)),
+        ("c9", (f"{MAPPED_PREFIX}{FIRST.cluster}",)),
+        (FIRST.cluster, (f"{MAPPED_PREFIX}c9",)),
+    ):
+        assert not replace(FIRST, user=user, groups=groups).renews
 
 
 def test_only_listed_users_need_no_person():

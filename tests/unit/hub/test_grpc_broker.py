@@ -1,17 +1,33 @@
 """Subscriptions: the last state of each object, for those who may see it, in bounded memory."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from knfleet.api.cluster.managedcluster import CLUSTERS
+import grpc
+import pytest
+
+from knfleet.api.cluster.managedcluster import CLUSTERS, agent_user, cluster_groups
 from knfleet.api.meta import Key, Object
-from knfleet.cloudevents.cloud_event import CloudEvent
-from knfleet.cloudevents.event_types import RESYNC_ID, data_type, read_event_type
+from knfleet.cloudevents.cloud_event import CloudEvent, publish_bytes
+from knfleet.cloudevents.event_types import (
+    BUNDLES,
+    CLUSTER_NAME,
+    RESYNC_ID,
+    STATUS,
+    UPDATE,
+    EventType,
+    data_type,
+    read_event_type,
+)
 from knfleet.cloudevents.object_events import read_object
 from knfleet.cloudevents.work_events import read_bundle
 from knfleet.hub.grpc.broker import Broker, EventSubscription, ResyncRequest
+from knfleet.hub.grpc.calls.access_rules import Access
 from knfleet.hub.grpc.calls.caller import Caller
+from knfleet.hub.grpc.calls.publications import Publications
+from knfleet.hub.grpc.event_service import LARGE_AT_ONCE, LARGE_REQUEST_BYTES, EventService
 from knfleet.hub.grpc.object_sources import (
     BundleSource,
     ObjectSource,
@@ -20,7 +36,9 @@ from knfleet.hub.grpc.object_sources import (
     pack,
     uid_index,
 )
+from knfleet.hub.grpc.tls_relay import Peer
 from knfleet.kube.cache.store import Store, StoreChange
+from testbed.waiting import until
 
 CALLER = Caller("me")
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
@@ -190,3 +208,69 @@ async def test_a_deletion_that_an_agent_forgot_is_sent_again():
     (event,) = await waiting(made)
     assert read_event_type(event.type).action == "delete_request"
     assert read_bundle(event)["metadata"]["name"] == "a"
+
+
+class Aborted(Exception):
+    """A call was refused."""
+
+
+class Call:
+    """A call of the agent of c1."""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    async def abort(self, code: grpc.StatusCode, message: str) -> None:
+        raise Aborted(code, message)
+
+
+class Known:
+    """A relay whose connections are all of the agent of c1."""
+
+    def peer(self, name: str) -> Peer:
+        del name
+        return Peer(Caller(agent_user("c1", "a1"), cluster_groups("c1")))
+
+
+class Busy:
+    """An API server that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.asked = 0
+
+    async def may(self, caller: Caller, access: Access) -> bool:
+        del caller, access
+        self.asked += 1
+        await self.answers.wait()
+        return False
+
+
+async def test_one_agent_has_few_large_events_wait_at_once():
+    """They are kept until the API server has answered; small ones pass beside them."""
+    _, source, _ = works()
+    clusters: Any = Objects()
+    broker = Broker({each.data_type: each for each in (source, ObjectSource(CLUSTERS, clusters))})
+    busy, relay, none = Busy(), Known(), object()
+    parts: list[Any] = [relay, busy, broker, Publications(cast("Any", none), source, broker)]
+    service = EventService(*parts)
+    status = EventType(BUNDLES, STATUS, UPDATE)
+
+    def publish(size: int) -> asyncio.Task[bytes]:
+        event = CloudEvent(str(status), extensions={CLUSTER_NAME: "c1"}, data=b"x" * size)
+        return asyncio.ensure_future(service.publish(publish_bytes(event), Call()))
+
+    waiting = [publish(LARGE_REQUEST_BYTES) for _ in range(LARGE_AT_ONCE)]
+    await until(lambda: busy.asked == LARGE_AT_ONCE, "large events wait")
+    with pytest.raises(Aborted, match="too many large events"):
+        await publish(LARGE_REQUEST_BYTES)
+    small = publish(10)
+    await until(lambda: busy.asked == LARGE_AT_ONCE + 1, "a small one is asked about")
+    busy.answers.set()
+    done = await asyncio.gather(*waiting, small, return_exceptions=True)
+    assert [type(each) for each in done] == [Aborted] * (LARGE_AT_ONCE + 1)
+    with pytest.raises(Aborted, match="may not"):
+        await publish(LARGE_REQUEST_BYTES)

@@ -7,7 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from knfleet.hub.grpc.tls_relay import TlsRelay, server_context
+from knfleet.hub.grpc.tls_relay import PER_CALLER, TlsRelay, server_context
+from knfleet.hub.grpc.upload_meter import (
+    DATA,
+    END_STREAM,
+    HEADERS,
+    PREFACE_BYTES,
+    RST_STREAM,
+    STREAM_BYTES,
+    UploadMeter,
+)
 from knfleet.kube.auth.tls import load_pair, readable
 from knfleet.runtime.http.listen_address import ListenAddress
 from testbed.fakes.certificates import Authority
@@ -26,18 +35,23 @@ class RelayScene:
         self.port = free_port()
         self.relay = TlsRelay(ListenAddress("127.0.0.1", self.port), target_port)
         self.relay.anonymous.limit = 20_000
+        self.relay.caller_bytes = 30_000
         pair = self.servers.server("localhost")
         with readable(pair.certificate + b"\n" + pair.key) as path:
             self.relay.use(server_context(str(path), self.clients.pem.decode()))
 
+    def held(self, user: str) -> int:
+        """How much of incomplete messages a caller has."""
+        return self.relay.callers[user].held.held
+
     async def connect(
-        self, *, known: bool = False
+        self, *, known: bool = False, user: str = "agent"
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A client, with a certificate or without."""
         context = ssl.create_default_context(cadata=self.servers.pem.decode())
         context.set_alpn_protocols(["h2"])
         if known:
-            pair = self.clients.client("agent", "agents")
+            pair = self.clients.client(user, "agents")
             load_pair(context, pair.certificate, pair.key)
         return await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=context, server_hostname="localhost"
@@ -80,4 +94,78 @@ async def test_strangers_together_have_a_limit_that_agents_do_not_notice(scene: 
     third = await scene.connect()
     assert await passes(*third)
     for _, writer in (second, third, agent):
+        writer.close()
+
+
+def frame(payload: bytes, stream: int = 1, *, kind: int = DATA, flags: int = 0) -> bytes:
+    """A frame of HTTP/2."""
+    head = bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return len(payload).to_bytes(3, "big") + head + payload
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_messages_count_until_they_are_complete(size: int):
+    """However the bytes are cut on their way."""
+    meter = UploadMeter()
+    sent = b"".join(
+        [
+            b"P" * PREFACE_BYTES,
+            frame(b"headers", kind=HEADERS),
+            frame(b"x" * 900),
+            frame(b"x" * 100),
+            frame(b"x" * 500, 3),
+            frame(b""),
+            frame(b"x" * 50, 5, flags=END_STREAM),
+            frame(b"settings", 0, kind=4),
+        ]
+    )
+
+    changes = [meter.feed(sent[at : at + size]) for at in range(0, len(sent), size)]
+
+    assert sum(changes) == meter.held == 1500 + 2 * STREAM_BYTES
+    meter.feed(frame(b"", 1, flags=END_STREAM) + frame(b"0000", 3, kind=RST_STREAM))
+    assert (meter.held, meter.streams) == (0, {})
+
+
+async def test_messages_that_never_end_cost_their_sender_the_connection(scene: RelayScene):
+    """Those of all its connections count; messages that end do not, nor those of others."""
+    other = await scene.connect(known=True, user="other")
+    endless = [await scene.connect(known=True) for _ in range(2)]
+    part = frame(b"x" * 10_000)
+    whole = frame(b"x" * 10_000, 3, flags=END_STREAM)
+    for _, writer in (*endless, other):
+        writer.write(b"P" * PREFACE_BYTES + part)
+    for reader, writer in (*endless, other):
+        await reader.readexactly(PREFACE_BYTES + len(part))
+        for _ in range(10):
+            writer.write(whole)
+            assert await reader.readexactly(len(whole)) == whole
+
+    reader, writer = endless[0]
+    writer.write(part)
+
+    assert await reader.read(len(part)) == b""
+    await until(lambda: scene.held("agent") < 12_000, "what it held is not counted any more")
+    for still, wire in (endless[1], other):
+        wire.write(whole)
+        assert await still.readexactly(len(whole)) == whole
+    for _, wire in (*endless, other):
+        wire.close()
+
+
+async def test_many_connections_of_one_agent_make_room_for_each_other(scene: RelayScene):
+    """The oldest ends; those of others stay."""
+    other = await scene.connect(known=True, user="other")
+    assert await passes(*other)
+    mine = [await scene.connect(known=True) for _ in range(PER_CALLER)]
+    for each in mine:
+        assert await passes(*each)
+
+    newest = await scene.connect(known=True)
+
+    assert await passes(*newest)
+    assert await mine[0][0].read(1) == b""
+    assert await passes(*mine[1])
+    assert await passes(*other)
+    for _, writer in (*mine, newest, other):
         writer.close()

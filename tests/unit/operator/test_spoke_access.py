@@ -177,16 +177,17 @@ def test_a_right_that_another_contains_is_left_out() -> None:
 
 
 def test_what_is_printed_can_be_given_to_join_and_knative_survives_unjoin() -> None:
-    """Namespaces of Knative, and roles that it uses, are never removed with the agent."""
+    """Namespaces of Knative, and roles that it uses, stay; those of verifications do not."""
     rights = packaged_rights()
     printed = access_objects(rights, Account("someone"))
 
     assert rights_in_manifests(printed) == rights
-    kinds = {each["kind"] for each in removable(printed, rights)}
-    assert kinds == {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-    assert [each["metadata"]["name"] for each in removable(printed, rights)] == [
-        "knfleet:access"
-    ] * len(removable(printed, rights))
+    found = {(each["kind"], each["metadata"]["name"]) for each in removable(printed, rights)}
+    assert found == {
+        *((kind, "knfleet:access") for kind in ("ClusterRole", "ClusterRoleBinding")),
+        *((kind, "knfleet:access") for kind in ("Role", "RoleBinding")),
+        *(("Namespace", f"knfleet-verify-{each}") for each in ("serving", "eventing")),
+    }
     with pytest.raises(UnusableRights, match="knfleet rights"):
         rights_in_manifests([])
 

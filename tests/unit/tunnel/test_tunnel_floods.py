@@ -71,6 +71,36 @@ async def test_streams_that_are_open_make_no_room(api: str):
             writer.close()
 
 
+async def test_one_consumer_does_not_take_all_streams_of_a_cluster(api: str):
+    """The operator has its own beside those of a user, and those of other clusters."""
+    hub = TunnelHub(front=FrontLimits(streams_per_user=2))
+    hub.accept("c1")
+    hub.accept("c2")
+    async with hub.running(), hub.agent("c1", api), hub.agent("c2", api):
+        await opened(hub)
+        await until(lambda: hub.registry.get("c2") is not None, "the other tunnel is open")
+        streams = [await hub.consumer("c1") for _ in range(2)]
+
+        head, _, refused = await hub.consumer("c1")
+
+        assert b" 503 any has 2 streams to cluster c1 already" in head
+        refused.close()
+        for cluster, user in (("c1", "operator"), ("c2", "any")):
+            head, _, writer = await hub.consumer(cluster, user=user)
+            assert b" 200 " in head
+            writer.close()
+        streams[0][2].close()
+
+        async def is_free() -> bool:
+            head, _, writer = await hub.consumer("c1")
+            writer.close()
+            return b" 200 " in head
+
+        await until(is_free, "a stream that ended counts no more")
+        streams[1][2].close()
+        await until(lambda: not hub.front.streams, "all are forgotten")
+
+
 async def test_an_agent_that_connects_again_and_again_takes_no_others_place(api: str):
     limits = ListenerLimits(connections=PER_CLUSTER + 2)
     hub = TunnelHub(listener=limits, mux=MuxLimits(open_seconds=600))

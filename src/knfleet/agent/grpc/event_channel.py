@@ -152,6 +152,11 @@ class EventChannel:
         except grpc.RpcError as error:
             raise await self.explained(error, where) from None
 
+    async def ask(self, data_type: DataType, known: Mapping[str, int] | None, name: str) -> None:
+        """Ask for everything that is not known yet, if anything is wanted."""
+        if known is not None:
+            await self.publish(self.resync_event(data_type, known, name))
+
     def resync_event(self, data_type: DataType, known: Mapping[str, int], name: str) -> CloudEvent:
         """The request for everything that is not known yet."""
         extensions = {CLUSTER_NAME: self.cluster, ORIGINAL_SOURCE: HUB_SOURCE, RESYNC_ID: name}
@@ -160,9 +165,12 @@ class EventChannel:
 
     @asynccontextmanager
     async def following(
-        self, data_type: DataType, known: Mapping[str, int]
+        self, data_type: DataType, known: Mapping[str, int] | None
     ) -> AsyncGenerator[AsyncIterator[CloudEvent | ResyncEnd]]:
-        """What changes among objects of a data type, beginning with all that is not known yet."""
+        """What changes among objects of a data type, beginning with all that is not known yet.
+
+        Without `known`, nothing that was there before is asked for.
+        """
         where = f"hub: {data_type}"
         wanted = Subscription(HUB_SOURCE, self.cluster, str(data_type))
         channel = self.current()
@@ -196,14 +204,14 @@ class EventChannel:
         raise BadResponse(f"{where}: the server does not confirm the subscription")
 
     async def events(
-        self, call: Any, data_type: DataType, known: Mapping[str, int], *, says_end: bool
+        self, call: Any, data_type: DataType, known: Mapping[str, int] | None, *, says_end: bool
     ) -> AsyncGenerator[CloudEvent | ResyncEnd, None]:
         """The events of a subscription, and once the end of what was there."""
         where, name = f"hub: {data_type}", str(uuid.uuid4())
         queue: asyncio.Queue[CloudEvent | KubeError] = asyncio.Queue(WAITING_EVENTS)
         reading = asyncio.ensure_future(self.read(call, queue, where))
-        asking = asyncio.ensure_future(self.publish(self.resync_event(data_type, known, name)))
-        ended = False
+        asking = asyncio.ensure_future(self.ask(data_type, known, name))
+        ended = known is None
         silent = RARELY_SILENT_SECONDS if says_end else SILENT_SECONDS
         try:
             while True:

@@ -4,10 +4,12 @@ Reads are answered from subscriptions, writes are published. What an agent does 
 there: such a call is refused as an API server refuses it.
 """
 
+import asyncio
 import secrets
 import string
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any, Self
 
 from knfleet.agent.grpc.event_channel import EventChannel, ResyncEnd
@@ -16,7 +18,7 @@ from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.access import ACCESS_SECRET
 from knfleet.api.cluster.managedcluster import CLUSTERS, LEASE_NAME
 from knfleet.api.core import EVENTS as CORE_EVENTS
-from knfleet.api.core import LEASES, SECRETS
+from knfleet.api.core import LEASES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_fields import part
 from knfleet.cloudevents.cloud_event import CloudEvent, EventError
@@ -27,6 +29,7 @@ from knfleet.cloudevents.event_types import (
     EVENTS,
     SPEC,
     STATUS,
+    TOKEN_REQUESTS,
     UPDATE,
     EventType,
     data_type,
@@ -39,11 +42,19 @@ from knfleet.kube.client.reader import PAGE_ITEMS
 from knfleet.kube.client.responses import ObjectList
 from knfleet.kube.client.verbs import Client, ClientOptions, ListSelection
 from knfleet.kube.endpoint import Connection
-from knfleet.kube.errors import Conflict, Expired, Forbidden, KubeError, NotFound
+from knfleet.kube.errors import (
+    Conflict,
+    Expired,
+    Forbidden,
+    KubeError,
+    NotFound,
+    RequestTimeout,
+)
 
 FOLLOWED = (CLUSTERS, CSRS, LEASES, ADDONS)
 LETTERS = string.ascii_lowercase + string.digits
 SUFFIX_LETTERS = 5
+TOKEN_SECONDS = 30.0
 
 
 class EventClient(Client):
@@ -190,8 +201,10 @@ class EventClient(Client):
         dry_run: bool = False,
         deadline: float | None = None,
     ) -> Object:
-        """Make an object: a ManagedCluster, a certificate request, an Event."""
-        del namespace, dry_run, deadline
+        """Make an object: a ManagedCluster, a certificate request, an Event, a token."""
+        del dry_run, deadline
+        if resource == SERVICE_ACCOUNTS and subresource == "token":
+            return await self.token(Key(namespace, name), manifest)
         if name or subresource or resource not in (CLUSTERS, CSRS, CORE_EVENTS):
             raise self.unsupported("create", resource)
         made = with_name(manifest)
@@ -200,6 +213,28 @@ class EventClient(Client):
         else:
             await self.publish(resource, SPEC, CREATE, made)
         return made
+
+    async def token(self, account: Key, manifest: Object) -> Object:
+        """A token of an account, which comes as an event to those who ask for it."""
+        identity = str(uuid.uuid4())
+        meta = {"name": account.name, "namespace": account.namespace, "uid": identity}
+        kind = data_type(TOKEN_REQUESTS)
+        try:
+            async with (
+                asyncio.timeout(TOKEN_SECONDS),
+                self.channel.following(kind, None) as answers,
+            ):
+                await self.publish(TOKEN_REQUESTS, SPEC, CREATE, {**manifest, "metadata": meta})
+                async for event in answers:
+                    if isinstance(event, ResyncEnd):
+                        continue
+                    with suppress(EventError):
+                        found = read_object(event)
+                        if found["metadata"].get("uid") == identity:
+                            return found
+        except TimeoutError:
+            pass
+        raise RequestTimeout(f"hub: {kind}: no token for {account} in {TOKEN_SECONDS:.0f} s")
 
     async def replace(
         self,

@@ -32,7 +32,7 @@ from knfleet.kube.errors import KubeError
 from knfleet.runtime.logs import log
 
 RECONNECT_SECONDS = 0.5
-RECONNECT_LIMIT_SECONDS = 10.0
+RECONNECT_LIMIT_SECONDS = 5.0
 GONE: Object = {
     "type": DELETED,
     "status": "True",

@@ -5,6 +5,7 @@ An agent that was not installed by a Klusterlet has none, and says nothing.
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -42,6 +43,19 @@ class HubConnectionStatus(Struct, frozen=True):
     message: str
 
 
+class AddOnTokens(Struct, frozen=True, rename="camel"):
+    """Tokens of add-ons' agents."""
+
+    expiration_seconds: int = 0
+
+
+class AddOnDriver(Struct, frozen=True, rename="camel"):
+    """How agents of add-ons reach the hub."""
+
+    auth_type: Literal["", "csr", "token"] = ""
+    token: AddOnTokens = AddOnTokens()
+
+
 CONNECTED = HubConnectionStatus(
     "False", "BootstrapSecretFunctional,HubConnectionFunctional", "The hub can be reached"
 )
@@ -71,7 +85,9 @@ class KlusterletController:
 
     def changed(self, change: StoreChange) -> None:
         """Note when the Klusterlet asks for another registration driver."""
-        old, new = (driver_part(each) for each in (change.old, change.new))
+        old, new = (
+            (driver_part(each), addon_driver_part(each)) for each in (change.old, change.new)
+        )
         if change.old is not None and old != new:
             self.driver_changed.set()
 
@@ -97,6 +113,15 @@ class KlusterletController:
             return RegistrationRoles(*(EksArn.of(each) for each in arns))
         except ArnProblem:
             return None
+
+    @property
+    def addon_driver(self) -> AddOnDriver:
+        """How agents of add-ons are to reach the hub; empty when the Klusterlet says nothing."""
+        found = addon_driver_part(self.informer.get(Key("", self.name)))
+        try:
+            return msgspec.convert(found, AddOnDriver)
+        except msgspec.ValidationError:
+            return AddOnDriver()
 
     def report(self, connection: HubConnectionStatus) -> None:
         """Tell how the way to the hub is from now on."""
@@ -132,6 +157,12 @@ def auth_type_of(manifest: Object | None) -> str:
 def driver_part(manifest: Object | None) -> Object:
     """What a Klusterlet says of the registration driver."""
     return part(manifest or {}, "spec", "registrationConfiguration", "registrationDriver")
+
+
+def addon_driver_part(manifest: Object | None) -> Object:
+    """What a Klusterlet says of the registration of add-ons."""
+    configuration = part(manifest or {}, "spec", "registrationConfiguration")
+    return part(configuration, "addOnKubeClientRegistrationDriver")
 
 
 def patch_of(klusterlet: Klusterlet, connection: HubConnectionStatus, now: datetime) -> Object:

@@ -3,6 +3,7 @@
 The API is that of Open Cluster Management, and so are all names that agents and their tools know.
 """
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
@@ -258,6 +259,11 @@ class ClusterClaim(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 def cluster_groups(cluster: str) -> tuple[str, str]:
     """The groups that a cluster's agents are in: by certificate, and as a cloud maps them."""
     return f"{GROUP_PREFIX}{cluster}", f"{MAPPED_PREFIX}{cluster}"
+
+
+def is_mapped(user: str, groups: Collection[str], cluster: str) -> bool:
+    """Whether a user is the identity of a cluster that a cloud maps, by name and by group."""
+    return bool(cluster) and user == cluster and cluster_groups(cluster)[1] in groups
 
 
 def agent_user(cluster: str, agent: str) -> str:

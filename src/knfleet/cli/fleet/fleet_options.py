@@ -25,8 +25,6 @@ LATER_FLAGS = {
     "cluster-manager-values-file": "there is no chart behind this; use the flags",
     "klusterlet-values-file": "there is no chart behind this; use the flags",
     "enable-sync-labels": "labels are not copied to what is installed yet",
-    "addon-kubeclient-registration-auth": "add-ons are not supported yet",
-    "addon-token-expiration-seconds": "add-ons are not supported yet",
 }
 """Flags that are known, and why they cannot be used yet."""
 

@@ -20,6 +20,7 @@ from knfleet.cli.fleet.fleet_options import (
     resource_options,
 )
 from knfleet.cli.output import explained
+from knfleet.cli.process.agent import LEAST_ADDON_TOKEN_SECONDS
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
@@ -117,6 +118,19 @@ Please log onto the hub cluster and run the following command:
     "--grpc-server", default="", help="With grpc: host, or host and port, of the gRPC server."
 )
 @click.option("--grpc-ca-file", type=FILE, help="With grpc: the CA of the gRPC server.")
+@click.option(
+    "--addon-kubeclient-registration-auth",
+    "addon_auth",
+    type=click.Choice(["csr", "token"]),
+    default="csr",
+    help="How agents of add-ons reach the hub: by certificate or token.",
+)
+@click.option(
+    "--addon-token-expiration-seconds",
+    "addon_token",
+    type=click.IntRange(LEAST_ADDON_TOKEN_SECONDS),
+    help="With token: how long tokens of add-ons' agents last; a year unless it is given.",
+)
 @click.option("--feature-gates", "gates", default="", help="As ClusterProperty=true.")
 @click.option("--create-namespace/--no-create-namespace", default=True, hidden=True)
 @later_options(
@@ -124,8 +138,6 @@ Please log onto the hub cluster and run the following command:
     "bundle-version-overrides",
     "klusterlet-values-file",
     "enable-sync-labels",
-    "addon-kubeclient-registration-auth",
-    "addon-token-expiration-seconds",
 )
 @image_options
 @resource_options
@@ -169,6 +181,10 @@ def check(options: dict[str, Any]) -> None:
         raise click.UsageError("--registration-auth grpc needs --grpc-server and --grpc-ca-file")
     if auth != "grpc" and (options["grpc_server"] or options["grpc_ca_file"]):
         raise click.UsageError("--grpc-server and --grpc-ca-file need --registration-auth grpc")
+    if options["addon_token"] and options["addon_auth"] != "token":
+        raise click.UsageError(
+            "--addon-token-expiration-seconds needs --addon-kubeclient-registration-auth token"
+        )
     if (options["mode"] == "hosted") != bool(options["managed"]):
         raise click.UsageError("--mode hosted and --managed-cluster-kubeconfig go together")
 
@@ -283,6 +299,8 @@ def plan_of(options: dict[str, Any], hub: "Connection", home: "Connection") -> "
         lifetime_seconds=options["lifetime"],
         external_urls=options["urls"] or usual_urls(server, options["tunnel"]),
         feature_gates=gates_of(options["gates"]),
+        addon_tokens=options["addon_auth"] == "token",
+        addon_token_seconds=options["addon_token"] or 0,
         tunnel=options["tunnel"],
         tunnel_services=checked_services(options["services"]),
         **rights_from(options["access_rights"]),

@@ -272,8 +272,7 @@ def settings(options: dict[str, Any], environment: "AgentEnvironment") -> "Agent
         tunnel=options["tunnel"],
         tunnel_services=checked_services(options["services"]),
         works=work_settings(options, gates),
-        # EKS signs no certificates for clients.
-        addon_tokens=(options["addon_auth"] == "token" or options["auth"] == "awsirsa"),
+        addon_tokens=options["addon_auth"] == "token",
         addon_token_seconds=options["addon_token"],
         klusterlet=os.environ.get("KNFLEET_KLUSTERLET", ""),
     )

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from knfleet.api.core import DEPLOYMENTS
 from knfleet.api.meta import Key, Object
-from knfleet.dev.demo import dashboard_process
-from knfleet.dev.demo.fleet_demo import show_fleet
+from knfleet.dev.demo import dashboard_process, fleet_demo, tunnel_ports
 from knfleet.dev.demo.hub_demo import show_hub
 from knfleet.dev.demo.spokes_demo import show_spokes
 from knfleet.dev.dev_clusters import DevClusters
@@ -45,7 +44,9 @@ async def show(
     """A hub and spokes with a Deployment on each, Knative on all; how they are then."""
     started = time.monotonic()
     progress.report(f"starting a hub and {spokes} spokes: real API servers on loopback")
-    state = await ground.up(spokes)
+    leading = tunnel_ports.reserve(ground)
+    isolated = fleet_demo.isolated(spokes, leading, progress) if profiles == "fleet" else {}
+    state = await ground.up(spokes, isolated)
     progress.report(f"{len(state.clusters)} clusters ready in {time.monotonic() - started:.1f} s")
     async with asyncio.TaskGroup() as group:
         for cluster in state.clusters:
@@ -61,8 +62,11 @@ async def show(
     if releases:
         await show_hub(ground, releases, progress)
         if spokes >= SHOWN_SPOKES:
-            shown = show_fleet if profiles == "fleet" else show_spokes
-            await shown(ground, releases, progress, keep=keep)
+            if profiles == "fleet":
+                tunnel_ports.start(ground, leading)
+                await fleet_demo.show_fleet(ground, releases, progress, leading, keep=keep)
+            else:
+                await show_spokes(ground, releases, progress, keep=keep)
     return DemoResult((await status(ground.folder)).clusters, url)
 
 

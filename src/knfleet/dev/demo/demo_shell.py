@@ -20,14 +20,19 @@ class Shell:
         kubeconfig = str(ground.folder.kubeconfig)
         self.environment = {**os.environ, "KUBECONFIG": kubeconfig, "PATH": path}
         self.progress = progress
+        self.ground = ground
 
-    async def type(self, *arguments: str, shown: str = "", code: int = 0) -> str:
-        """Run one of our commands, and say which; what it printed.
+    async def type(
+        self, *arguments: str, shown: str = "", code: int = 0, place: str = "hub"
+    ) -> str:
+        """Run one of our commands in the network of a cluster, and say which; what it printed.
 
         Raises if it ends with another code.
         """
-        self.progress.report(f"$ knfleet {shown or ' '.join(arguments)}")
-        return await self.run(sys.executable, "-m", "knfleet", *arguments, code=code)
+        entering = self.ground.entering(place)
+        where = f" # inside the network of {place}" if entering else ""
+        self.progress.report(f"$ knfleet {shown or ' '.join(arguments)}{where}")
+        return await self.run(*entering, sys.executable, "-m", "knfleet", *arguments, code=code)
 
     async def kubectl(self, kubeconfig: Path, *arguments: str) -> str:
         """Run kubectl with a kubeconfig; what it printed."""
@@ -46,7 +51,7 @@ class Shell:
             stderr=asyncio.subprocess.PIPE,
             env=self.environment,
         )
-        name = " ".join(each for each in command[1:5] if not each.startswith("-"))
+        name = " ".join([each for each in command if not each.startswith("-")][:4])
         async with limit(f"{name} does not end"):
             out, errors = await process.communicate()
         if process.returncode != code:

@@ -9,6 +9,8 @@ import contextlib
 import sys
 from pathlib import Path
 
+from msgspec import Struct
+
 from knfleet.api.cluster.tunnel import AGENT_PORT, FRONT_PORT
 from knfleet.api.core import PODS
 from knfleet.api.operator import CLUSTER_MANAGER, OPERATOR_NAMESPACE
@@ -16,23 +18,33 @@ from knfleet.apply.manifest_fields import part
 from knfleet.dev import ports, processes
 from knfleet.dev.control_plane import FIRST_LOOPBACK_NET
 from knfleet.dev.dev_clusters import TUNNEL_PORTS, DevClusters
+from knfleet.dev.network.outbound import carry
 from knfleet.dev.node.addresses import index_of, pod_address
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import KubeError
 
 NAME = f"hub.{TUNNEL_PORTS}"
-CHUNK = 64 * 1024
 
 
-def start(ground: DevClusters) -> tuple[int, int]:
-    """Start it; the ports for agents and for consumers."""
-    agents, consumers = ports.reserve(2, ground.port_range, ground.folder.state_file)
+class ReservedPorts(Struct, frozen=True):
+    """The ports that lead to the tunnel."""
+
+    agents: int
+    consumers: int
+
+
+def reserve(ground: DevClusters) -> ReservedPorts:
+    """Choose the ports."""
+    return ReservedPorts(*ports.reserve(2, ground.port_range, ground.folder.state_file))
+
+
+def start(ground: DevClusters, chosen: ReservedPorts) -> None:
+    """Start it."""
     kubeconfig = ground.folder.cluster("hub") / "admin.kubeconfig"
     program = (sys.executable, "-m", "knfleet.dev.demo.tunnel_ports")
-    arguments = [*program, str(kubeconfig), str(agents), str(consumers)]
+    arguments = [*program, str(kubeconfig), str(chosen.agents), str(chosen.consumers)]
     processes.start(ground.folder, NAME, arguments)
-    return agents, consumers
 
 
 async def serve(kubeconfig: Path, agents: int, consumers: int) -> None:
@@ -56,16 +68,6 @@ async def lead(client: Client, port: int, target: int) -> None:
     server = await asyncio.start_server(accept, "127.0.0.1", port)
     async with server:
         await server.serve_forever()
-
-
-async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes one way until it ends."""
-    try:
-        while chunk := await reader.read(CHUNK):
-            writer.write(chunk)
-            await writer.drain()
-    finally:
-        writer.close()
 
 
 async def hub_pod(client: Client) -> str:

@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from knfleet.api.addon.names import ADDON_LABEL, TOKEN_LABEL
 from knfleet.api.certificate_requests import CERTIFICATES_GROUP, CSR_USER, GRPC_SIGNER, SIGNER
-from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, GROUP, GROUP_PREFIX
+from knfleet.api.cluster.managedcluster import (
+    CLUSTER_NAME_LABEL,
+    GROUP,
+    GROUP_PREFIX,
+    MAPPED_PREFIX,
+)
 from knfleet.api.meta import Object
 from knfleet.api.operator import CLUSTER_MANAGER, CLUSTER_MANAGERS, GRPC_SERVER_USER, HUB_ROLE
 from knfleet.api.rbac_rules import RBAC_GROUP
@@ -54,9 +59,11 @@ ASKED_BEFORE = f"(oldObject == null ? '' : {ASKED_BY.replace('object.', 'oldObje
 REQUESTER = f"(object.spec.username == '{GRPC_SERVER_USER}' ? {ASKED_BY} : object.spec.username)"
 """Who asks for a certificate; the gRPC server asks for others, and says for whom."""
 IS_AGENT = (
-    f"{REQUESTER}.startsWith('{GROUP_PREFIX}' + object.metadata.labels['{CLUSTER_NAME_LABEL}']"
-    " + ':')"
+    f"({REQUESTER}.startsWith('{GROUP_PREFIX}' + object.metadata.labels['{CLUSTER_NAME_LABEL}']"
+    f" + ':') || (object.spec.username == object.metadata.labels['{CLUSTER_NAME_LABEL}']"
+    f" && ('{MAPPED_PREFIX}' + object.spec.username) in object.spec.?groups.orValue([])))"
 )
+"""By its name, or as a cloud maps the role of its cluster: by name and group."""
 LABELS = "object.metadata.?labels.orValue({})"
 IS_CUSTOM = "!object.spec.signerName.startsWith('kubernetes.io/')"
 IS_ADDON_AGENT = (
@@ -71,9 +78,11 @@ CLUSTER_NAMESPACE = (
 OWN_ALONE = ("signers", "certificatesigningrequests/approval", "certificatesigningrequests/status")
 ACCOUNT_TOKENS = "serviceaccounts/token"
 TOKEN_RULE = (
-    f"each.resources == ['{ACCOUNT_TOKENS}'] && size(each.?resourceNames.orValue([])) > 0"
-    " && each.resourceNames.all(name, name.endsWith('-agent'))"
+    f"each.resources == ['{ACCOUNT_TOKENS}'] && (each.verbs == ['subscribe']"
+    " || (size(each.?resourceNames.orValue([])) > 0"
+    " && each.resourceNames.all(name, name.endsWith('-agent'))))"
 )
+"""The verb `subscribe` means nothing to the API server; the gRPC server asks for it."""
 IS_NAMED = (
     f"{REQUESTER} in {MANAGER}.autoApproveUsers.orValue([])"
     f" || {MANAGER}.registrationDrivers.orValue([]).exists("

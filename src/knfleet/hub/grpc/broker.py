@@ -13,6 +13,7 @@ from knfleet.cloudevents.event_types import (
     BUNDLES,
     CLUSTER_NAME,
     CREATE,
+    RESOURCE_ID,
     RESYNC_ID,
     RESYNC_RESPONSE,
     SPEC,
@@ -29,6 +30,8 @@ HEARTBEAT_SECONDS = 10.0
 RARE_HEARTBEAT_SECONDS = 60.0
 """For agents of ours, which find a lost connection by pings of HTTP/2."""
 BEAT = CloudEvent(HEARTBEAT)
+MOST_ANSWERS = 100
+"""That wait for one reader."""
 
 
 class EventSubscription:
@@ -108,7 +111,7 @@ class Broker:
         self.count = 0
         """How many there are."""
         for source in sources.values():
-            source.informer.on_change(lambda change, source=source: self.changed(source, change))
+            source.follow(lambda change, source=source: self.changed(source, change))
 
     def add(self, made: EventSubscription) -> None:
         """A client subscribes."""
@@ -142,6 +145,18 @@ class Broker:
         cluster, name, gone = found
         for each in self.subscriptions.get((cluster, source.data_type), ()):
             each.put(name, gone or (CREATE if change.old is None else UPDATE))
+
+    def answer(self, caller: Caller, data_type: DataType, cluster: str, event: CloudEvent) -> bool:
+        """Send an event to the subscriptions of a caller; whether there is one that takes it."""
+        name = event.text(RESOURCE_ID)
+        taking = [
+            each
+            for each in self.subscriptions.get((cluster, data_type), ())
+            if each.caller == caller and len(each.pending) < MOST_ANSWERS
+        ]
+        for each in taking:
+            each.put(name, event)
+        return bool(taking)
 
     def resync(
         self, caller: Caller, source: ObjectSource, cluster: str, request: "ResyncRequest"

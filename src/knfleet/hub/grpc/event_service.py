@@ -8,8 +8,9 @@ Requests stay bytes until it is known who sent them.
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
@@ -57,6 +58,9 @@ SEND_SECONDS = 30.0
 HEARTBEAT_BYTES = event_bytes(BEAT)
 OBJECT_BYTES = 256 * 1024
 """Of an object that is not the status of a work."""
+LARGE_REQUEST_BYTES = OBJECT_BYTES + 64 * 1024
+LARGE_AT_ONCE = 4
+"""So many larger requests of one caller are kept at once."""
 Code: Any = grpc.StatusCode
 
 
@@ -100,6 +104,8 @@ class EventService:
         self.limits = limits or ServiceLimits()
         self.slots = asyncio.Semaphore(self.limits.publications_at_once)
         self.rates: dict[str, CallRate] = {}
+        self.large: Counter[str] = Counter()
+        """Large requests that are kept, by user."""
         clusters = broker.sources[data_type(CLUSTERS)].informer
         clusters.on_change(self.cluster_changed)
 
@@ -114,8 +120,9 @@ class EventService:
         try:
             caller = await self.authenticate(context)
             self.limit_rate(caller)
-            async with self.slots:
-                await self.handle(caller, request)
+            with self.kept(caller, request):
+                async with self.slots:
+                    await self.handle(caller, request)
         except CallRefused as error:
             await refuse(context, error)
         except EventError as error:
@@ -205,6 +212,24 @@ class EventService:
                 for user, rate in self.rates.items()
                 if not rate.is_full(now, self.limits)
             }
+
+    @contextmanager
+    def kept(self, caller: Caller, request: bytes) -> Generator[None]:
+        """Count a large request while it is kept; refuse one too many of a caller."""
+        if len(request) <= LARGE_REQUEST_BYTES:
+            yield
+            return
+        if self.large[caller.user] >= LARGE_AT_ONCE:
+            raise CallRefused(
+                Code.RESOURCE_EXHAUSTED, "too many large events at once; wait and try again"
+            )
+        self.large[caller.user] += 1
+        try:
+            yield
+        finally:
+            self.large[caller.user] -= 1
+            if not self.large[caller.user]:
+                del self.large[caller.user]
 
     async def handle(self, caller: Caller, request: bytes) -> None:
         """Authorise an event, and do what it says."""

@@ -13,11 +13,13 @@ from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, CLUSTERS, LEA
 from knfleet.api.core import LEASES
 from knfleet.api.operator import HUB_NAMESPACE
 from knfleet.api.work.manifestwork import WORKS
+from knfleet.cloudevents.event_types import TOKEN_REQUESTS
 from knfleet.hub.grpc.broker import Broker
 from knfleet.hub.grpc.calls.access_check import AccessCheck
 from knfleet.hub.grpc.calls.publications import Publications
 from knfleet.hub.grpc.event_service import EventService, ServiceLimits, server_options
 from knfleet.hub.grpc.object_sources import (
+    AnswerSource,
     BundleSource,
     ObjectSource,
     RequestSource,
@@ -86,6 +88,7 @@ class GrpcServer:
             ObjectSource(CLUSTERS, self.clusters),
             ObjectSource(LEASES, self.leases, "cluster"),
             *(ObjectSource(each.resource, each, "cluster") for each in self.addons),
+            AnswerSource(TOKEN_REQUESTS),
         ]
         self.broker = Broker({each.data_type: each for each in sources})
         self.relay = TlsRelay(settings.bind, 0)
@@ -94,7 +97,7 @@ class GrpcServer:
             self.relay,
             AccessCheck(client),
             self.broker,
-            Publications(client, works),
+            Publications(client, works, self.broker),
             settings.limits,
         )
 

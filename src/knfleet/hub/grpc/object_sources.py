@@ -82,6 +82,10 @@ class ObjectSource:
         self.index = index
         """The index by cluster; without one, objects are called like their cluster."""
 
+    def follow(self, handler: Callable[[StoreChange], None]) -> None:
+        """Call a function with every change."""
+        self.informer.on_change(handler)
+
     def objects(self, cluster: str) -> list[Object]:
         """The objects of a cluster."""
         if self.index:
@@ -146,6 +150,23 @@ class RequestSource(ObjectSource):
             return False
         annotations: dict[str, str] = found["metadata"].get("annotations") or {}
         return caller.is_agent or annotations.get(CSR_USER) == caller.user
+
+
+class AnswerSource(ObjectSource):
+    """Objects that are kept nowhere: each is an answer to the caller that asked for it."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.data_type = data_type(resource)
+
+    def follow(self, handler: Callable[[StoreChange], None]) -> None:
+        """Nothing changes."""
+        del handler
+
+    def objects(self, cluster: str) -> list[Object]:
+        """None is kept."""
+        del cluster
+        return []
 
 
 class BundleSource(ObjectSource):

@@ -4,14 +4,17 @@ The gRPC library either demands a client certificate or ignores it, but agents b
 So TLS ends here, and bytes are passed on to the gRPC server on this machine's own address; by the
 port of that connection the server learns which certificate its client has. Connections are counted
 from when they are accepted. Without a certificate, a connection that has not shown a valid token
-may send little, and is the first to be closed when there are too many.
+may send little, and is the first to be closed when there are too many. What clients may have the
+gRPC server keep of messages that are not complete is limited as well: for each agent by itself, and
+for all others together.
 """
 
 import asyncio
 import socket
 import ssl
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import msgspec
@@ -22,6 +25,7 @@ from knfleet.hub.grpc.calls.caller import (
     certificate_end,
     certified,
 )
+from knfleet.hub.grpc.upload_meter import UploadMeter
 from knfleet.runtime.http.connection_limits import (
     AcceptedConnection,
     ConnectionAdmission,
@@ -39,6 +43,10 @@ ALL_ANONYMOUS_BYTES = 128 * 1024 * 1024
 ANONYMOUS_SECONDS = 30.0
 """How long it may take until then."""
 BUFFER_BYTES = 256 * 1024
+CALLER_BYTES = 32 * 1024 * 1024
+"""How much an agent may have sent of messages that are not complete, on all its connections."""
+PER_CALLER = 32
+"""So many connections may an agent have; a new one takes the place of its oldest."""
 
 
 class Peer:
@@ -51,10 +59,10 @@ class Peer:
         """Set when it is known who it is, by certificate or by token."""
 
 
-class AnonymousBytes:
-    """What connections have sent that have not shown who they are."""
+class HeldBytes:
+    """What some connections together have the server keep."""
 
-    def __init__(self, limit: int = ALL_ANONYMOUS_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
 
@@ -66,6 +74,21 @@ class AnonymousBytes:
     def release(self, count: int) -> None:
         """A connection is known, or has ended."""
         self.held -= count
+
+
+class CallerUse:
+    """What one agent takes of the server."""
+
+    def __init__(self, limit: int) -> None:
+        self.held = HeldBytes(limit)
+        self.connections: dict[RelayEnd, None] = {}
+        """The oldest first."""
+
+    def add(self, end: "RelayEnd") -> None:
+        """A connection more; with too many the oldest ends."""
+        self.connections[end] = None
+        for each in list(self.connections)[:-PER_CALLER]:
+            each.abort()
 
 
 class TlsRelay:
@@ -81,7 +104,11 @@ class TlsRelay:
         self.context: ssl.SSLContext | None = None
         """For new connections; None while there is no certificate."""
         self.ready = asyncio.Event()
-        self.anonymous = AnonymousBytes()
+        self.anonymous = HeldBytes(ALL_ANONYMOUS_BYTES)
+        """What those have sent that have not shown who they are, or did so by a token."""
+        self.caller_bytes = CALLER_BYTES
+        self.callers: dict[str, CallerUse] = {}
+        """Agents that are connected, by their names in certificates."""
         self.peers: dict[int, Peer] = {}
         """By the port of the connection to the gRPC server."""
         self.address: tuple[str, int] | None = None
@@ -109,6 +136,7 @@ class TlsRelay:
     def accept(self, accepted: socket.socket, address: str, group: asyncio.TaskGroup) -> None:
         """Take one connection, if there is room for it."""
         outer = RelayEnd(self.anonymous)
+        outer.uploads = UploadMeter()
         guest = self.admission.admit(address, outer.end)
         if guest is None:
             accepted.close()
@@ -125,9 +153,10 @@ class TlsRelay:
             with suppress(OSError, TimeoutError):
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 peer, ends = await self.connect(accepted, outer)
-                port = await self.reach(inner)
-                self.peers[port] = peer
-                await self.pass_on(outer, inner, peer, guest, ends)
+                with self.counted(outer, peer):
+                    port = await self.reach(inner)
+                    self.peers[port] = peer
+                    await self.pass_on(outer, inner, peer, guest, ends)
         except Exception:  # noqa: BLE001  whatever one client sends, others go on
             log.exception("connection ended by an error")
         finally:
@@ -135,9 +164,27 @@ class TlsRelay:
             self.admission.leave(guest)
             outer.abort()
             outer.trust()
+            outer.release()
             inner.abort()
             if outer.transport is None:
                 accepted.close()
+
+    @contextmanager
+    def counted(self, outer: "RelayEnd", peer: Peer) -> Generator[None]:
+        """Count a connection for its caller."""
+        if peer.caller is None:
+            yield
+            return
+        user = peer.caller.user
+        use = self.callers.setdefault(user, CallerUse(self.caller_bytes))
+        outer.budget = use.held
+        use.add(outer)
+        try:
+            yield
+        finally:
+            del use.connections[outer]
+            if not use.connections:
+                self.callers.pop(user, None)
 
     async def connect(
         self, accepted: socket.socket, outer: "RelayEnd"
@@ -188,8 +235,12 @@ class TlsRelay:
 class RelayEnd(asyncio.Protocol):
     """One side of a relayed connection."""
 
-    def __init__(self, anonymous: AnonymousBytes) -> None:
+    def __init__(self, anonymous: HeldBytes) -> None:
         self.anonymous = anonymous
+        self.budget = anonymous
+        """What its incomplete messages count for."""
+        self.uploads: UploadMeter | None = None
+        """Of a side that sends to the gRPC server."""
         self.counted = 0
         """How much of what it sent counts as anonymous."""
         self.transport: asyncio.Transport | None = None
@@ -232,7 +283,25 @@ class RelayEnd(asyncio.Protocol):
             if not self.anonymous.take(len(data)) or self.allowance < 0:
                 self.abort()
                 return
+        if self.uploads is not None and not self.meter(self.uploads, data):
+            log.warning("client has too many incomplete messages", bytes=self.budget.held)
+            self.abort()
+            return
         self.other.transport.write(data)
+
+    def meter(self, uploads: UploadMeter, data: bytes) -> bool:
+        """Count the messages that are not complete; whether they are within the limit."""
+        change = uploads.feed(data)
+        if change > 0:
+            return self.budget.take(change)
+        self.budget.release(-change)
+        return True
+
+    def release(self) -> None:
+        """Nothing more is kept of what it sent."""
+        if self.uploads is not None:
+            self.budget.release(self.uploads.held)
+            self.uploads = None
 
     def pause_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:

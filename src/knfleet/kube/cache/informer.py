@@ -166,7 +166,8 @@ class Informer:
     def next_backoff(self) -> float:
         """A wait that grows with each failure in a row."""
         self.failures += 1
-        return backoff(self.failures, base=BACKOFF_SECONDS, limit=BACKOFF_LIMIT_SECONDS)
+        limit = self.client.options.watch_backoff_limit_seconds
+        return backoff(self.failures, base=BACKOFF_SECONDS, limit=limit)
 
     async def follow(self) -> None:
         """List if need be, then watch until the server ends it."""

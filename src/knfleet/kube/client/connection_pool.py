@@ -23,8 +23,12 @@ class ConnectionCut(aiohttp.ClientError):
 class ConnectionPool:
     """One session of the HTTP client, and the requests in progress in it."""
 
-    def __init__(self, open_session: Callable[[aiohttp.TCPConnector], aiohttp.ClientSession]):
-        self.sockets = Sockets()
+    def __init__(
+        self,
+        open_session: Callable[[aiohttp.TCPConnector], aiohttp.ClientSession],
+        open_socket: Callable[[], int] | None = None,
+    ) -> None:
+        self.sockets = Sockets(open_socket)
         self.session = open_session(
             aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=self.sockets.open

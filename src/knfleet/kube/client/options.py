@@ -111,6 +111,8 @@ class ClientOptions(Struct, frozen=True):
     """
     list_seconds: float = 300
     """How long a list may take with all its pages."""
+    watch_backoff_limit_seconds: float = 30
+    """The longest wait before a list or watch is begun again."""
     silence_seconds: float = 100
     """A watch without even a bookmark for so long is given up; they come every 60 to 75 s."""
     user_agent: str = USER_AGENT

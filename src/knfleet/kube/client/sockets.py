@@ -10,6 +10,7 @@ never closes its file by itself when it is collected, and is never shut down thr
 """
 
 import socket
+from collections.abc import Callable
 from weakref import WeakSet
 
 Address = tuple[int, int, int, str, tuple[object, ...]]
@@ -29,12 +30,15 @@ class LoopSocket(socket.socket):
 class Sockets:
     """Opens sockets, and remembers those that are still open."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_elsewhere: Callable[[], int] | None = None) -> None:
+        self.open_elsewhere = open_elsewhere
+        """Makes sockets of another network, as files."""
         self.alive: WeakSet[LoopSocket] = WeakSet()
 
     def open(self, address: Address) -> LoopSocket:
         family, kind, protocol, _, _ = address
-        opened = LoopSocket(family, kind, protocol)
+        descriptor = self.open_elsewhere() if self.open_elsewhere is not None else None
+        opened = LoopSocket(family, kind, protocol, descriptor)
         opened.setblocking(False)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEP_ALIVE.items():

@@ -338,7 +338,7 @@ class Transport:
         if self.closed:
             raise KubeError(f"{self.cluster}: the client is closed")
         if self.pool is None:
-            self.pool = ConnectionPool(self.new_session)
+            self.pool = ConnectionPool(self.new_session, self.endpoint.open_socket)
         return self.pool
 
     def new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from knfleet.agent.work.source import WorkSource
     from knfleet.runtime.manager import Component
 
+SESSION = replace(FEW_AT_ONCE, watch_backoff_limit_seconds=5.0)
+"""No longer than the library waits between two connections, of which all subscriptions share one:
+agents are back soon after their server is."""
+
 
 class GrpcDriver(CSRDriver):
     """Gets client certificates for the gRPC server, from that server."""
@@ -62,7 +66,7 @@ class GrpcDriver(CSRDriver):
 
         channel = EventChannel(config_of(bootstrap), cluster, f"{cluster}-agent", current)
         connection = Connection(HUB, bootstrap.address.endpoint, identity)
-        return EventClient(connection, FEW_AT_ONCE, channel)
+        return EventClient(connection, SESSION, channel)
 
     def components(self, hub: Client) -> "Sequence[Component]":
         """The informer of the Lease, so that a heartbeat is one call."""

@@ -27,6 +27,7 @@ from knfleet.api.addon.names import (
 from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, cluster_groups
 from knfleet.api.core import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from knfleet.api.meta import Object
+from knfleet.api.operator import GRPC_SERVER, HUB_NAMESPACE
 from knfleet.hub.addon.delivery.addon_works import owner
 
 RBAC = "rbac.authorization.k8s.io"
@@ -187,8 +188,9 @@ def token_infrastructure(addon: ManagedClusterAddOn) -> list[Object]:
                     "apiGroups": [""],
                     "resources": ["serviceaccounts/token"],
                     "resourceNames": [account],
-                    "verbs": ["create", "subscribe"],
-                }
+                    "verbs": ["create"],
+                },
+                {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["subscribe"]},
             ],
         },
         {
@@ -197,8 +199,12 @@ def token_infrastructure(addon: ManagedClusterAddOn) -> list[Object]:
             "metadata": metadata(role),
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role},
             "subjects": [
-                {"apiGroup": RBAC, "kind": "Group", "name": group}
-                for group in cluster_groups(addon.cluster)
+                *(
+                    {"apiGroup": RBAC, "kind": "Group", "name": group}
+                    for group in cluster_groups(addon.cluster)
+                ),
+                # It asks for them in the name of the cluster's agent.
+                {"kind": "ServiceAccount", "name": GRPC_SERVER, "namespace": HUB_NAMESPACE},
             ],
         },
     ]

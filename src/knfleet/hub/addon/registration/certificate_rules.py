@@ -22,6 +22,7 @@ from knfleet.api.cluster.managedcluster import (
     MANAGED_CLUSTERS,
     ManagedCluster,
     cluster_groups,
+    is_mapped,
 )
 from knfleet.api.meta import Key, Object
 from knfleet.hub.addon.registration.agent_rights import AUTHENTICATED
@@ -177,6 +178,8 @@ def subject_problem(request: AddOnRequest, registered: Sequence[RegistrationConf
 
 def is_agent(request: AddOnRequest, cluster: str) -> bool:
     """Whether an agent of the cluster asks: by its user name and by its group."""
+    if is_mapped(request.requester, request.requester_groups, cluster):
+        return True
     prefix, _, rest = request.requester.partition(f"{GROUP_PREFIX}{cluster}:")
     is_user = not prefix and bool(rest) and ":" not in rest
     return is_user and {cluster_groups(cluster)[0], MANAGED_CLUSTERS} <= request.requester_groups

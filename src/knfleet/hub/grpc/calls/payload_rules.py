@@ -7,6 +7,7 @@ new object of the fields that an agent may set, and refuses names of other clust
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from knfleet.api.certificate_requests import CSR_USER, CSRS, GRPC_SIGNER, SIGNER
 from knfleet.api.cluster.managedcluster import (
@@ -19,9 +20,10 @@ from knfleet.api.cluster.tunnel import TUNNEL_MODE, TUNNEL_SERVER
 from knfleet.api.core import LEASES
 from knfleet.api.meta import Object, Resource
 from knfleet.cloudevents.cloud_event import EventError
-from knfleet.cloudevents.event_types import EVENTS
+from knfleet.cloudevents.event_types import EVENTS, TOKEN_REQUESTS
 from knfleet.hub.registration.drivers.csr_rules import RequestProblem, examine
 
+IDENTITY_LETTERS = 128
 CSR_SPEC = ("request", "usages", "expirationSeconds")
 ACCESS_KEYS = frozenset(
     {"token", "server", "ca.crt", "expiration", "proxy-url", "tls-server-name"}
@@ -186,3 +188,33 @@ def access_data(manifest: Object, cluster: str) -> dict[str, str | None]:
     if not data.keys() <= ACCESS_KEYS:
         raise EventError("the token for a cluster has unknown entries")
     return data
+
+
+class WantedToken(Struct, frozen=True):
+    """A token that is asked for."""
+
+    account: str
+    identity: str
+    """By which the caller knows the answer."""
+    manifest: Object
+
+
+def token_request(manifest: Object, cluster: str) -> WantedToken:
+    """The request for a token of an account in the namespace of the cluster.
+
+    It is one for the API server: of what may be asked for, only how long it lasts is the caller's.
+    """
+    named(manifest, namespace=cluster)
+    meta = metadata(manifest)
+    identity = str(meta.get("uid") or "")
+    if not 0 < len(identity) <= IDENTITY_LETTERS:
+        raise EventError("the token request has no uid by which its answer is known")
+    seconds = part(manifest, "spec").get("expirationSeconds")
+    if seconds is not None and (not isinstance(seconds, int) or isinstance(seconds, bool)):
+        raise EventError("expirationSeconds of the token request is not a number")
+    made: Object = {
+        "apiVersion": TOKEN_REQUESTS.api_version,
+        "kind": TOKEN_REQUESTS.kind,
+        "spec": {} if seconds is None else {"expirationSeconds": seconds},
+    }
+    return WantedToken(meta["name"], identity, made)

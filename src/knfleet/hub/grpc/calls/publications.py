@@ -8,24 +8,28 @@ from typing import TypeVar
 from knfleet.api.addon.managedclusteraddon import ADDONS, ADDONS_BETA
 from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import CLUSTERS
-from knfleet.api.core import LEASES, SECRETS
+from knfleet.api.core import LEASES, SECRETS, SERVICE_ACCOUNTS
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.api.work.manifestwork import WORK_FINALIZER, WORKS
+from knfleet.apply.manifest_fields import part
 from knfleet.cloudevents.cloud_event import CloudEvent, EventError
 from knfleet.cloudevents.event_types import (
     ACCESS_TOKENS,
     BUNDLES,
     CREATE,
     EVENTS,
+    HUB_SOURCE,
     SPEC,
     STATUS,
+    TOKEN_REQUESTS,
     UPDATE,
     EventType,
     data_type,
 )
-from knfleet.cloudevents.object_events import read_object
+from knfleet.cloudevents.object_events import object_event, read_object
 from knfleet.cloudevents.sequence import is_older
 from knfleet.cloudevents.work_events import WorkStatusEvent, read_status
+from knfleet.hub.grpc.broker import Broker
 from knfleet.hub.grpc.calls import payload_rules as rules
 from knfleet.hub.grpc.calls.addon_requests import addon_of, addon_request
 from knfleet.hub.grpc.calls.caller import Caller
@@ -46,8 +50,10 @@ V = TypeVar("V")
 class Publications:
     """Writes what agents publish."""
 
-    def __init__(self, client: Client, works: BundleSource) -> None:
+    def __init__(self, client: Client, works: BundleSource, broker: Broker) -> None:
         self.client = client
+        self.broker = broker
+        """By which answers go to the caller."""
         self.works = works
         self.sequences: dict[str, str] = {}
         """The newest status event of each work, by UID."""
@@ -62,6 +68,7 @@ class Publications:
             EventType(events, SPEC, CREATE): self.create_event,
             EventType(events, SPEC, UPDATE): self.update_event,
             EventType(tokens, SPEC, UPDATE): self.update_access,
+            EventType(data_type(TOKEN_REQUESTS), SPEC, CREATE): self.create_token,
             EventType(BUNDLES, STATUS, UPDATE): self.update_work_status,
             **{
                 EventType(data_type(each), STATUS, UPDATE): partial(self.update_addon_status, each)
@@ -127,6 +134,23 @@ class Publications:
         """An agent hands over a token for its cluster."""
         data = rules.access_data(read_object(event), cluster)
         await self.client.patch(SECRETS, Key(cluster, ACCESS_SECRET), {"data": data})
+
+    async def create_token(self, event: CloudEvent, cluster: str, caller: Caller) -> None:
+        """An agent asks for a token of an add-on's account; the answer is for this caller alone."""
+        wanted = rules.token_request(read_object(event), cluster)
+        made = await self.client.create(
+            SERVICE_ACCOUNTS,
+            wanted.manifest,
+            cluster,
+            name=wanted.account,
+            subresource="token",
+        )
+        meta: Object = {"name": wanted.account, "namespace": cluster, "uid": wanted.identity}
+        kind = EventType(data_type(TOKEN_REQUESTS), SPEC, CREATE)
+        found = {"metadata": meta, "spec": part(made, "spec"), "status": part(made, "status")}
+        answer = object_event(kind, TOKEN_REQUESTS, found, source=HUB_SOURCE, cluster=cluster)
+        if not self.broker.answer(caller, kind.data_type, cluster, answer):
+            raise EventError("there is no subscription of the caller that takes the token")
 
     async def update_work_status(self, event: CloudEvent, cluster: str, caller: Caller) -> None:
         """An agent reports what became of a work; reports of older generations are dropped."""

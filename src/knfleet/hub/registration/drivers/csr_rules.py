@@ -26,6 +26,7 @@ from knfleet.api.cluster.managedcluster import (
     MANAGED_CLUSTERS,
     ManagedCluster,
     cluster_groups,
+    is_mapped,
 )
 from knfleet.api.meta import Object
 from knfleet.api.operator import GRPC_SERVER_USER
@@ -58,8 +59,8 @@ class AgentCertificateRequest(Struct, frozen=True):
 
     @property
     def renews(self) -> bool:
-        """Whether the agent itself asks."""
-        return self.user == self.common_name
+        """Whether the agent itself asks, by its certificate or by the role of its cluster."""
+        return self.user == self.common_name or is_mapped(self.user, self.groups, self.cluster)
 
     @property
     def foreign(self) -> bool:

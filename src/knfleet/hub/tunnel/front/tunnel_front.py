@@ -7,6 +7,7 @@ stream is logged once when it ends, without credentials.
 import asyncio
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Protocol, cast
@@ -46,6 +47,8 @@ class FrontLimits(Struct, frozen=True):
     head_seconds: float = 10.0
     """How long a request may take to arrive."""
     authorization_seconds: float = 10.0
+    streams_per_user: int = 128
+    """To one cluster: its tunnel has four times as many."""
     idle_seconds: float = 4 * 3600.0
     """After so long without a byte a stream ends."""
 
@@ -117,6 +120,8 @@ class FrontConnection(asyncio.Protocol):
         self.splice: Splice | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.description: dict[str, str] = {}
+        self.counted: tuple[str, str] | None = None
+        """Cluster and user that it counts for."""
         self.began = asyncio.get_running_loop().time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -146,7 +151,9 @@ class FrontConnection(asyncio.Protocol):
             request = self.request(end)
             self.description = {"cluster": request.cluster, "target": request.target}
             async with asyncio.timeout(self.front.limits.authorization_seconds):
-                self.description["user"] = await self.front.authorizer.authorize(request)
+                user = await self.front.authorizer.authorize(request)
+            self.description["user"] = user
+            self.front.count(self, request.cluster, user)
             self.front.admission.begin(self.guest)
             await self.front.connect(request, splice.right)
         except TimeoutError:
@@ -247,6 +254,8 @@ class TunnelFront:
         self.context: ssl.SSLContext | None = None
         """Connections are closed until it is set."""
         self.connections: set[FrontConnection] = set()
+        self.streams: Counter[tuple[str, str]] = Counter()
+        """How many there are by cluster and user."""
         self.admission = ConnectionAdmission(
             ConnectionLimits(
                 self.limits.connections, self.limits.per_address, self.limits.head_seconds
@@ -283,8 +292,26 @@ class TunnelFront:
             return
         pending.task = group.create_task(self.shake_hands(accepted, guest))
 
+    def count(self, connection: FrontConnection, cluster: str, user: str) -> None:
+        """Count a stream of a user to a cluster; raises `Refusal` when there are too many."""
+        key = (cluster, user)
+        if self.streams[key] >= self.limits.streams_per_user:
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{user} has {self.streams[key]} streams to cluster {cluster} already;"
+                " close some, or wait until they end",
+                "ServiceUnavailable",
+            )
+        self.streams[key] += 1
+        connection.counted = key
+
     def leave(self, connection: FrontConnection) -> None:
         """A connection is over."""
+        key, connection.counted = connection.counted, None
+        if key is not None:
+            self.streams[key] -= 1
+            if not self.streams[key]:
+                del self.streams[key]
         self.connections.discard(connection)
         self.admission.leave(connection.guest)
 
