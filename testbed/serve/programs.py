@@ -11,8 +11,8 @@ from knfleet.dev.progress_reporter import ProgressReporter
 from testbed.go_build import built
 
 PLACE = "serve"
-RELEASE = "1.21"
-"""The minor release whose modules `ground/serve/go.mod` names."""
+RELEASE = "1.21.2"
+"""The release whose modules `ground/serve/go.mod` names."""
 
 
 def packages() -> list[str]:
