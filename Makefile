@@ -13,6 +13,7 @@ CHAOS_MINUTES ?= 60
 CHAOS_SEED ?=
 CHAOS_SPOKES ?= 4
 REPLICAS ?= 1
+INPUTS ?= 1000000
 
 .PHONY: help
 help: ## list the targets
@@ -79,6 +80,16 @@ peers: $(READY) ground ## compare all samples with the Knative Operator, and rec
 .PHONY: peers-ocm
 peers-ocm: $(READY) ground ## run hub and agents together with those of Open Cluster Management
 	$(BIN)/pytest -v -n 0 tests/peers/test_ocm_*.py $(ARGS)
+
+.PHONY: serve
+serve: $(READY) ground ## build Knative's programs, install them on a cluster that runs them, and ask a function (needs root)
+	@$(BIN)/uv pip install -q --python $(BIN)/python --require-hashes -r requirements/serve.txt
+	$(BIN)/pytest -v -s -n 0 tests/serve $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(READY) ## give each reader of foreign input a million random inputs (INPUTS=10000: fewer)
+	@$(BIN)/uv pip install -q --python $(BIN)/python --require-hashes -r requirements/fuzz.txt
+	@$(BIN)/python -m tests.fuzz.run --inputs $(INPUTS) $(ARGS)
 
 .PHONY: check
 check: $(READY) ## lint, types, layers

@@ -57,9 +57,11 @@ Lend = Callable[[int], Awaitable[list[Lent]]]
 class Pool:
     """The control planes of one test worker."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, ground: Callable[[DevFolder], DevClusters] = DevClusters
+    ) -> None:
         self.folder = DevFolder(root)
-        self.ground = DevClusters(self.folder)
+        self.ground = ground(self.folder)
         self.janitor = subprocess.Popen(
             [sys.executable, "-m", "knfleet.dev.cleanup", str(root)], stdin=subprocess.PIPE
         )

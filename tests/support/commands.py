@@ -20,7 +20,7 @@ class Printed(Struct, frozen=True):
     err: str
 
 
-async def type_in(kubeconfig: Path, *arguments: str) -> Printed:
+async def type_in(kubeconfig: Path, *arguments: str, seconds: float = SECONDS) -> Printed:
     """Run a command with the kubeconfig of a cluster."""
     inherited = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     process = await asyncio.create_subprocess_exec(
@@ -30,7 +30,7 @@ async def type_in(kubeconfig: Path, *arguments: str) -> Printed:
         stderr=asyncio.subprocess.PIPE,
         env=inherited | {"KUBECONFIG": str(kubeconfig)},
     )
-    out, err = await asyncio.wait_for(process.communicate(), SECONDS)
+    out, err = await asyncio.wait_for(process.communicate(), seconds)
     assert process.returncode is not None
     return Printed(process.returncode, out.decode(), err.decode())
 

@@ -172,7 +172,7 @@ class AccessGrants:
             raise
         try:
             return msgspec.json.decode(body, type=dict[str, dict[str, Any]])["accessEntry"]
-        except (msgspec.DecodeError, KeyError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
             raise AwsError(call.title, "", "the answer has no access entry") from error
 
     async def found(self, call: AwsCall) -> ET.Element | None:

@@ -216,7 +216,7 @@ async def by_pod_identity(environment: Mapping[str, str]) -> AwsKeys:
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         text = f"no answer from the node's agent: {str(error) or type(error).__name__}"
         raise AwsError(title, "", text) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AwsError(title, "", "the node's agent gave none that can be read") from error
     return AwsKeys(
         found.access_key_id, found.secret_access_key, found.token, found.expiration.astimezone(UTC)

@@ -16,6 +16,7 @@ from knfleet.cloudevents.event_types import (
     RESOURCE_VERSION,
     EventType,
 )
+from knfleet.kube.untrusted_json import decode_json
 
 TOKEN_REQUEST = "TokenRequest"  # noqa: S105 - a kind
 
@@ -58,9 +59,9 @@ class EventObject(Struct, frozen=True):
 def read_object(event: CloudEvent) -> Object:
     """The object in an event, whose metadata can be relied on; raises `EventError`."""
     try:
-        manifest = msgspec.json.decode(event.data, type=dict[str, Any])
+        manifest = decode_json(event.data, dict[str, Any])
         msgspec.convert(manifest, EventObject)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise EventError(f"the data of the event is not an object: {error}") from error
     return manifest
 

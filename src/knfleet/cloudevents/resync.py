@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Object
 from knfleet.cloudevents.cloud_event import EventError
+from knfleet.kube.untrusted_json import decode_json
 
 MOST_RESOURCES = 50_000
 GO_ESCAPES = {
@@ -76,8 +77,8 @@ def read_status_hashes(data: bytes) -> dict[str, str]:
 def read(data: bytes, kind: type[T]) -> T:
     """The payload of a resync request; raises `EventError`."""
     try:
-        return msgspec.json.decode(data or b"{}", type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode_json(data or b"{}", kind)
+    except msgspec.DecodeError as error:
         raise EventError(f"not a resync request: {error}") from error
 
 

@@ -24,6 +24,7 @@ from knfleet.cloudevents.event_types import (
     EventType,
 )
 from knfleet.cloudevents.resync import ResourceVersion, status_hash
+from knfleet.kube.untrusted_json import decode_json
 
 DELETED = "Deleted"
 """The condition by which an agent reports that the objects of a work are gone."""
@@ -166,8 +167,8 @@ def read_status(event: CloudEvent) -> WorkStatusEvent:
     if not uid:
         raise EventError("a status without resourceid")
     try:
-        payload = msgspec.json.decode(event.data, type=BundleStatus)
-    except (msgspec.DecodeError, RecursionError) as error:
+        payload = decode_json(event.data, BundleStatus)
+    except msgspec.DecodeError as error:
         raise EventError(f"not the status of a work: {error}") from error
     for condition in payload.conditions or []:
         if not all(isinstance(condition.get(name), str) for name in ("type", "status")):
@@ -182,6 +183,6 @@ def read_status(event: CloudEvent) -> WorkStatusEvent:
 def read_json(data: bytes, what: str) -> Object:
     """An object of JSON; raises `EventError`."""
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode_json(data, dict[str, Any])
+    except msgspec.DecodeError as error:
         raise EventError(f"{what} of a work cannot be read: {error}") from error

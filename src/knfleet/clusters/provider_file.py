@@ -20,6 +20,7 @@ from knfleet.kube import yaml
 from knfleet.kube.auth.exec_plugin import API_VERSIONS, unsupported
 from knfleet.kube.auth.exec_process import ProcessRunner, run
 from knfleet.kube.auth.kubeconfig_entries import ExecBody
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.runtime.logs import log
 
 LOOK_SECONDS = 1.0
@@ -72,11 +73,11 @@ class Provider(Struct, frozen=True):
 def parse(content: bytes, source: str) -> tuple[Provider, ...]:
     """The providers of a file, in its order; raises `ProviderFileError` when it is none."""
     try:
-        entries = msgspec.json.decode(content, type=ProviderDocument).providers
+        entries = decode_json(content, ProviderDocument).providers
     except msgspec.ValidationError:
         problem = 'write {"providers": [...]}, with a list of providers in it'
         raise ProviderFileError(f"{source}: not a provider file; {problem}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise ProviderFileError(f"{source}: not JSON: {error}; correct the file") from None
     providers: list[Provider] = []
     known: set[str] = set()

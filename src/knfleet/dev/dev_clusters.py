@@ -198,13 +198,11 @@ class DevClusters:
         async with Client(control_plane.connection(self.folder, cluster)) as client:
             await self.wait(name, lambda: readyz(client), f"{cluster.name} does not become ready")
             manager = control_plane.process_name(cluster.name, CONTROLLER_MANAGER)
-            arguments = control_plane.controller_manager_arguments(
-                tools[CONTROLLER_MANAGER].path, self.folder, cluster
+            self.ensure_running(
+                manager, self.controller_manager(cluster, tools), environment, cluster
             )
-            self.ensure_running(manager, arguments, environment, cluster)
             node = control_plane.process_name(cluster.name, NODE)
-            arguments = control_plane.node_arguments(self.folder, cluster)
-            self.ensure_running(node, arguments, place=cluster)
+            self.ensure_running(node, self.node(cluster), place=cluster)
             await self.wait(
                 manager,
                 lambda: exists(client, "default"),
@@ -262,6 +260,16 @@ class DevClusters:
         if self.token_webhook:
             arguments += control_plane.webhook_arguments(self.folder, cluster, self.token_webhook)
         return arguments
+
+    def controller_manager(self, cluster: DevClusterState, tools: locate.Toolset) -> list[str]:
+        """How the controller manager of a cluster is started."""
+        return control_plane.controller_manager_arguments(
+            tools[CONTROLLER_MANAGER].path, self.folder, cluster
+        )
+
+    def node(self, cluster: DevClusterState) -> list[str]:
+        """How the node of a cluster is started."""
+        return control_plane.node_arguments(self.folder, cluster)
 
     def connection(self, name: str) -> Connection:
         """The administrator's connection to a cluster."""

@@ -51,6 +51,10 @@ class BadConnect(Exception):
     """Not a CONNECT request that we understand."""
 
 
+class NotLoopback(Exception):
+    """An address that is never dialled."""
+
+
 def parse_connect(head: bytes) -> tuple[str, int]:
     """Host and port of a CONNECT request; raises `BadConnect` for anything else."""
     line = head.partition(b"\r\n")[0].decode("latin-1")
@@ -244,12 +248,12 @@ class Egress:
 
     async def dial(self, gate: ApiServerSide, way: Dial, rest: bytes) -> None:
         """Splice a gate to a loopback address."""
-        if not ip_address(way.host).is_loopback:
-            gate.refuse(503, f"{way.host} is not a loopback address")
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                far = await self.far_side(way)
+        except NotLoopback as error:
+            gate.refuse(503, str(error))
             return
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(DIAL_SECONDS):
-            _, far = await loop.create_connection(SplicedSide, way.host, way.port)
         if gate.transport is None:
             if far.transport is not None:
                 far.transport.abort()
@@ -258,6 +262,14 @@ class Egress:
         if rest and far.transport is not None:
             far.transport.write(rest)
         gate.accept()
+
+    async def far_side(self, way: Dial) -> SplicedSide:
+        """A connection to an address, ready to be spliced to a gate; raises `NotLoopback`."""
+        if not ip_address(way.host).is_loopback:
+            raise NotLoopback(f"{way.host} is not a loopback address")
+        loop = asyncio.get_running_loop()
+        _, far = await loop.create_connection(SplicedSide, way.host, way.port)
+        return far
 
     async def serve(self, gate: ApiServerSide, way: Serve) -> None:
         """Turn a gate's connection into one of a protocol of this process."""

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from knfleet.api.meta import Resource, api_group
 from knfleet.kube.errors import ApiError, BadResponse, NotFound
+from knfleet.kube.untrusted_json import decode_json
 
 AGGREGATED = {
     "Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -271,6 +272,6 @@ def stale_versions(groups: list[AggregatedGroup]) -> list[str]:
 def decode(body: bytes, kind: type[T], path: str) -> T:
     """An answer of discovery, decoded."""
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode_json(body, kind)
+    except msgspec.DecodeError as error:
         raise BadResponse(f"GET {path}: not an answer of discovery: {error}") from error

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from knfleet.api.meta import Object
 
 DEEPEST = 200
@@ -21,13 +23,15 @@ T = TypeVar("T")
 
 
 def bounded_depth(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
-    """A decoder that also reads what is nested too deep."""
+    """A decoder that also reads what is nested too deep; it raises `msgspec.DecodeError` alone."""
 
     def read(text: bytes) -> T:
         try:
             return decode(text)
         except RecursionError:
             return decode(shallow(bytes(text)))
+        except UnicodeDecodeError:
+            raise msgspec.DecodeError("text that is not UTF-8") from None
 
     return read
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.oci.errors import BadImage, BadReference, MissingImage
 from knfleet.oci.image_manifest import (
     Descriptor,
@@ -143,6 +144,6 @@ class ImageDownload:
         if not self.wanted or content is None:
             return
         with contextlib.suppress(msgspec.MsgspecError):
-            built = msgspec.json.decode(content, type=Platform)
+            built = decode_json(content, Platform)
             if built.os and not any(built.fits(each) for each in self.wanted):
                 raise BadImage(f"{what}: is an image for {built}, not for {platforms(self.wanted)}")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.oci.errors import BadImage, BadReference
 from knfleet.oci.image_reference import DIGEST
 
@@ -92,8 +93,8 @@ def image_manifest(what: str, content: bytes, media_type: str = "") -> ImageMani
     if len(content) > MOST_BYTES:
         raise BadImage(f"{what}: the manifest is larger than {MOST_BYTES >> 20} MiB")
     try:
-        found = msgspec.json.decode(content, type=ImageManifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        found = decode_json(content, ImageManifest)
+    except msgspec.MsgspecError as error:
         raise BadImage(f"{what}: is no manifest of an image: {error}") from None
     named = found.media_type or media_type or guessed(found)
     if found.schema_version != 2 or named not in (*INDEXES, *MANIFESTS):

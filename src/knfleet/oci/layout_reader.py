@@ -9,6 +9,7 @@ from typing import IO, Protocol
 
 import msgspec
 
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.oci.errors import BadImage, BadReference, MissingImage
 from knfleet.oci.image_manifest import (
     ALGORITHM,
@@ -77,9 +78,7 @@ class ImageLayout:
 
     def __init__(self, path: Path, store: LayoutStore) -> None:
         self.path, self.store = path, store
-        if msgspec.json.decode(self.small(LAYOUT_FILE), type=dict[str, str]) != {
-            "imageLayoutVersion": "1.0.0"
-        }:
+        if decode_json(self.small(LAYOUT_FILE), dict[str, str]) != {"imageLayoutVersion": "1.0.0"}:
             raise BadImage(f"{path}: {LAYOUT_FILE} names another version of layouts than 1.0.0")
         self.index_content = self.small(INDEX_FILE)
         self.index: ImageManifest = image_manifest(

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.oci.errors import BadImage, RegistryRefused
 from knfleet.oci.image_reference import API_HOSTS, DOCKER_HUB
 
@@ -134,7 +135,7 @@ class RegistryLogins(Struct):
         if process.returncode:
             return None
         try:
-            answer = msgspec.json.decode(output[:MOST_BYTES], type=HelperAnswer)
+            answer = decode_json(output[:MOST_BYTES], HelperAnswer)
         except msgspec.MsgspecError:
             raise RegistryRefused(f"{key}: {name} printed something else than a login") from None
         if answer.username == TOKEN_USER:
@@ -178,7 +179,7 @@ def registry_logins(path: Path | None) -> RegistryLogins:
     try:
         if len(content) > MOST_BYTES:
             raise BadImage(f"{path}: is larger than any file of logins")
-        return RegistryLogins(path, msgspec.json.decode(content, type=LoginFile))
+        return RegistryLogins(path, decode_json(content, LoginFile))
     except msgspec.MsgspecError as error:
         # The message names fields and types, never values.
         where = "is no JSON" if "malformed" in str(error) else str(error)

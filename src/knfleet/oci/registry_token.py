@@ -7,6 +7,7 @@ import msgspec
 from aiohttp import ClientSession
 from msgspec import Struct
 
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.oci.errors import RegistryFailed, RegistryRefused
 from knfleet.oci.image_reference import is_loopback
 from knfleet.oci.registry_login import RegistryLogin
@@ -81,7 +82,7 @@ async def authorization(
         if response.status != 200:
             raise RegistryFailed(f"{where}: {host}, which gives tokens, answered {response.status}")
     try:
-        answer = msgspec.json.decode(content, type=TokenAnswer)
+        answer = decode_json(content, TokenAnswer)
     except msgspec.MsgspecError:
         raise RegistryFailed(f"{where}: {host} answered something else than a token") from None
     return f"Bearer {answer.token or answer.access_token}"

@@ -25,6 +25,7 @@ from aiohttp import (
 from msgspec import Struct
 
 from knfleet import __version__
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.oci.errors import (
     BadReference,
     MissingImage,
@@ -228,7 +229,7 @@ async def reason(response: ClientResponse) -> str:
     """The codes of errors that a registry answers, such as MANIFEST_BLOB_UNKNOWN."""
     content = await response.content.read(MOST_REASON)
     try:
-        found = msgspec.json.decode(content, type=RegistryAnswer)
+        found = decode_json(content, RegistryAnswer)
     except msgspec.MsgspecError:
         return ""
     codes = [each.code[:60] for each in found.errors if each.code.isascii()]

@@ -21,6 +21,7 @@ from knfleet.kube.auth.credentials import Credential, StaticCredential
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import KubeError, NotFound
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.workflows.accept_clusters import pending_requests
 from knfleet.workflows.cluster_reach import ClusterReach, reach
 from knfleet.workflows.detach import listed, plan_for
@@ -127,7 +128,7 @@ async def last_error(spoke: Client, pods: list[Object]) -> str:
 def complaint(line: bytes) -> str:
     """What a line of the log complains of; empty when it does not."""
     try:
-        fields = msgspec.json.decode(line, type=dict[str, object])
+        fields = decode_json(line, dict[str, object])
     except msgspec.DecodeError:
         return ""
     if fields.get("level") not in ("error", "warning", "critical"):

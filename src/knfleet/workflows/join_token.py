@@ -163,7 +163,7 @@ def certificates_in(ca: bytes) -> list[x509.Certificate]:
     """The certificates of a bundle; none when one of them cannot be read."""
     try:
         return x509.load_pem_x509_certificates(authorities(ca))
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return []
 
 

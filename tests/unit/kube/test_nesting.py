@@ -74,3 +74,23 @@ def test_objects_that_are_decoded_already_are_cut_off_in_the_same_way():
     decoded: Object = msgspec.json.decode(text)
 
     assert flattened(decoded, 2) == msgspec.json.decode(shallow(text, 2))
+
+
+@pytest.mark.parametrize("spoiled", [b'"name":"a\x9d"', b'"name":"a","\xed\xa0\x80":1'])
+async def test_an_answer_that_is_not_utf_8_is_no_kubernetes_answer(spoiled: bytes):
+    """For instance of a cluster whose API server was replaced by another program."""
+    text = b'{"kind":"ConfigMap","metadata":{' + spoiled + b"}}"
+    listed = b'{"metadata":{"resourceVersion":"1"},"items":[' + text + b"]}"
+    async with Server(answer(text)) as server, client_for(server.url) as client:
+        with pytest.raises(BadResponse):
+            await client.get(CONFIG_MAPS, "a", "n")
+    async with Server(answer(listed)) as server, client_for(server.url) as client:
+        with pytest.raises(BadResponse):
+            await client.list(CONFIG_MAPS, "n")
+    async with (
+        Server(stream(b'{"type":"ADDED","object":' + text + b"}\n")) as server,
+        client_for(server.url) as client,
+    ):
+        with pytest.raises(BadResponse):
+            async for _ in client.watch(CONFIG_MAPS, since="1"):
+                pass

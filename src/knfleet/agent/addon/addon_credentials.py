@@ -33,6 +33,7 @@ from knfleet.api.conditions import find
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import BOOTSTRAP_SECRET, HUB_SECRET
 from knfleet.kube.auth.x509 import check_key_pair
+from knfleet.kube.untrusted_json import decode_json
 from knfleet.kube.yaml import dump_all, load_all
 
 SECRET_LABEL = "knfleet.dev/addon-credentials"  # noqa: S105  a label
@@ -255,7 +256,7 @@ def token_claims(token: str) -> TokenClaims | None:
         return None
     try:
         payload = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        return msgspec.json.decode(payload, type=TokenClaims)
+        return decode_json(payload, TokenClaims)
     except (binascii.Error, msgspec.DecodeError, ValueError):
         return None
 

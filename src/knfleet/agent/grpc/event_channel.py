@@ -53,6 +53,7 @@ from knfleet.kube.errors import (
     Unauthorized,
     error_type,
 )
+from knfleet.kube.untrusted_json import decode_json
 
 CALL_SECONDS = 30.0
 OPEN_SECONDS = 15.0
@@ -350,7 +351,7 @@ def kube_error(error: Any, where: str) -> KubeError:
 def passed_on(details: str, where: str) -> KubeError:
     """The error of the hub's API server that a gRPC server passes on."""
     try:
-        status = msgspec.json.decode(details, type=ErrorMessage).status
+        status = decode_json(details, ErrorMessage).status
     except msgspec.DecodeError:
         return ConnectionInterrupted(f"{where}: {details}")
     kind = error_type(status.code, status.reason)

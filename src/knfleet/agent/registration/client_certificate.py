@@ -54,7 +54,7 @@ def read(pem: bytes) -> ClientCertificate | None:
             warnings.simplefilter("ignore")
             leaf = x509.load_pem_x509_certificate(pem)
             names = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return None
     common_name = str(names[0].value) if names else ""
     return ClientCertificate(common_name, leaf.not_valid_before_utc, leaf.not_valid_after_utc)

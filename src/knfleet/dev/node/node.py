@@ -18,7 +18,7 @@ from knfleet.dev.node.containers.orphan_processes import kill_orphans
 from knfleet.dev.node.node_object import NodeObject
 from knfleet.dev.node.pods.pod_manifests import annotations_of, uid_of
 from knfleet.dev.node.pods.pods import Pods
-from knfleet.dev.node.pods.process_pod import PodHost
+from knfleet.dev.node.pods.process_pod import PodHost, ProcessPod
 from knfleet.dev.node.service_network import Kubelet, Network, NoEndpoint, PodPort
 from knfleet.dev.node.serving_certificates import ServingCertificates
 from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_fields
@@ -37,14 +37,22 @@ class NodeStopped(Exception):
 class Node:
     """One cluster's node."""
 
+    pod_type: type[ProcessPod] = ProcessPod
+    """How real pods run."""
+
     def __init__(
         self, config: NodeConfig, client: Client, prober: Prober, group: asyncio.TaskGroup
     ) -> None:
         self.config = config
         self.node = NodeObject(client, config.node)
-        host = PodHost(config.pods_folder, config.api_server, config.images, prober)
-        addresses = Addresses(config.loopback_net, first_for(config.api_server))
-        self.pods = Pods(client, host, node=self.node, addresses=addresses, group=group)
+        self.pods = Pods(
+            client,
+            self.pod_host(prober),
+            node=self.node,
+            addresses=self.addresses(),
+            group=group,
+            pod_type=self.pod_type,
+        )
         self.services = Informer(client, SERVICES, trim=without_managed_fields)
         self.network = Network(
             self.services.items, self.pods.in_namespace, self.pods.informer.items
@@ -56,9 +64,22 @@ class Node:
             ours=self.answers_for,
             prepare=self.authority.service_context,
         )
-        self.egress = Egress(config.egress_socket, self.route)
+        self.egress = self.make_egress()
         self.services.on_change(self.service_changed)
         self.pods.informer.on_change(self.pod_changed)
+
+    def pod_host(self, prober: Prober) -> PodHost:
+        """What real pods get from the node."""
+        config = self.config
+        return PodHost(config.pods_folder, config.api_server, config.images, prober)
+
+    def addresses(self) -> Addresses:
+        """The addresses of pods."""
+        return Addresses(self.config.loopback_net, first_for(self.config.api_server))
+
+    def make_egress(self) -> Egress:
+        """How the API server reaches pods and Services."""
+        return Egress(self.config.egress_socket, self.route)
 
     def start(self, group: asyncio.TaskGroup) -> None:
         for part in (self.egress, self.services, self.node, self.pods, self.bundles):

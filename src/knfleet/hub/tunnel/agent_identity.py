@@ -73,7 +73,7 @@ def is_issued_by(certificate: bytes, authorities: bytes) -> bool:
     try:
         leaf = x509.load_der_x509_certificate(certificate)
         known = x509.load_pem_x509_certificates(authorities)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return False
     for each in known:
         try:

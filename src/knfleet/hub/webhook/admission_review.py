@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from knfleet.kube.nesting import DEEPEST, shallow
+from knfleet.kube.untrusted_json import decode_json
 
 BAD_REQUEST = 400
 
@@ -70,7 +71,7 @@ def admission(validate: Validate) -> Answer:
 def decoded(body: bytes) -> AdmissionReview:
     """The review in a body."""
     try:
-        review = msgspec.json.decode(body, type=AdmissionReview)
+        review = decode_json(body, AdmissionReview)
     except msgspec.DecodeError as error:
         raise ReviewError(f"not an AdmissionReview: {error}") from error
     if review.kind != "AdmissionReview":

@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from knfleet.api.meta import Object
 from knfleet.hub.webhook.admission_review import AdmissionRequest
+from knfleet.kube.untrusted_json import decode_json
 
 SIZE_LIMIT = 500 * 1024
 """Bytes that the manifests of one work may have together."""
@@ -51,7 +52,7 @@ class SentWork(Struct, frozen=True):
 def validate(request: AdmissionRequest) -> str:
     """What is wrong with a work; empty when nothing is."""
     try:
-        work = msgspec.json.decode(request.object, type=SentWork)
+        work = decode_json(request.object, SentWork)
     except msgspec.DecodeError as error:
         return f"the ManifestWork cannot be read: {error}"
     return problem(work.spec.workload.manifests)
@@ -65,7 +66,7 @@ def problem(manifests: list[Raw]) -> str:
     seen: set[ManifestIdentity] = set()
     for manifest in manifests:
         try:
-            each = msgspec.json.decode(manifest, type=ManifestIdentity)
+            each = decode_json(manifest, ManifestIdentity)
         except msgspec.DecodeError as error:
             return f"a manifest cannot be read: {error}"
         if each in seen:

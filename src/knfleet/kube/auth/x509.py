@@ -47,7 +47,7 @@ def check_key_pair(certificate: bytes, key: bytes) -> str:
 
     try:
         leaf = x509.load_pem_x509_certificate(certificate)
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return "the certificate is not a PEM certificate"
     try:
         private = load_pem_private_key(key, None)

@@ -114,10 +114,10 @@ def event_of(line: bytes, where: str, resource: Resource) -> WatchEvent:
     """The event on a line; one that reports an error is raised."""
     try:
         event = read_event(line)
+        status = read_status(read_raw_event(line).object) if event.type == "ERROR" else None
     except msgspec.DecodeError as error:
         raise BadResponse(f"{where}: not a watch event: {excerpt(line)}") from error
-    if event.type == "ERROR":
-        status = read_status(read_raw_event(line).object)
+    if status is not None:
         raise status_error(status, where)
     name_kind(event.object, resource)
     return event

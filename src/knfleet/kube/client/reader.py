@@ -21,6 +21,7 @@ from knfleet.kube.client.transport import Call, Transport
 from knfleet.kube.discovery import Discovery
 from knfleet.kube.endpoint import Connection
 from knfleet.kube.errors import BadResponse, Expired, RequestTimeout
+from knfleet.kube.untrusted_json import decode_json
 
 JSON = {"Accept": "application/json"}
 METADATA_LIST = {
@@ -280,8 +281,8 @@ class Reader:
         """The version of the server, as `v1.35.8`."""
         body = await self.raw("GET", "/version", deadline=deadline)
         try:
-            return msgspec.json.decode(body, type=ServerVersion).git_version
-        except (msgspec.DecodeError, RecursionError) as error:
+            return decode_json(body, ServerVersion).git_version
+        except msgspec.DecodeError as error:
             raise BadResponse(f"{self.cluster}: GET /version: not a version: {error}") from error
 
     async def request(

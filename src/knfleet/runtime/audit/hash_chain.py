@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from knfleet.kube.untrusted_json import decode_json
+
 START = "0" * 64
 """The hash before the first line."""
 RECOVERED = "recovered"
@@ -61,7 +63,7 @@ def digest_of(content: dict[str, object]) -> str:
 def read_line(line: bytes) -> dict[str, object] | None:
     """A line as an object; None when it is none."""
     try:
-        return msgspec.json.decode(line, type=dict[str, object])
+        return decode_json(line, dict[str, object])
     except msgspec.MsgspecError:
         return None
 

@@ -70,9 +70,9 @@ class FormHandlers:
     async def login(self, request: web.Request) -> web.Response:
         """Log a user in with a token."""
         request_checks.check_origin(request)
-        form = await request.post()
+        form = await request_checks.read_form(request)
         try:
-            session = await self.door.by_token(str(form.get("token", "")))
+            session = await self.door.by_token(form.get("token", ""))
         except LoginFailed as error:
             return self.login_page(request, str(error))
         response = web.Response(status=303, headers={"Location": "/"})
@@ -102,7 +102,7 @@ class FormHandlers:
         """Who sends a form, and what is in it, if it is one of ours."""
         request_checks.check_origin(request)
         session = request[SESSION]
-        form = {name: str(value) for name, value in (await request.post()).items()}
+        form = await request_checks.read_form(request)
         if not session.allows(form.get("csrf", "")):
             raise web.HTTPForbidden(text="This form is too old; load the page again.")
         return session, form

@@ -8,6 +8,7 @@ browser loads and runs nothing but our own files.
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from knfleet.web.server.settings import WebSettings
 
@@ -47,6 +48,15 @@ def check_host(request: web.Request, settings: WebSettings) -> None:
             text="This dashboard does not answer under that name. Open it by the address that was"
             " printed when it started, or have it started with --web-name."
         )
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """The fields of a form; what cannot be read is the fault of the one who sent it."""
+    try:
+        fields = await request.post()
+    except (ValueError, LookupError, HttpProcessingError) as error:
+        raise web.HTTPBadRequest(text="This form cannot be read; load the page again.") from error
+    return {name: str(value) for name, value in fields.items()}
 
 
 def check_origin(request: web.Request) -> None:

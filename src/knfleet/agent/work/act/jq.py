@@ -13,6 +13,7 @@ import msgspec
 
 from knfleet.agent.work.desired.ignore_fields import IgnoreFieldError
 from knfleet.api.meta import Object
+from knfleet.kube.untrusted_json import decode_json
 
 SECONDS = 10.0
 """How long to wait for the process, which may have to be loaded first."""
@@ -57,7 +58,7 @@ class JqRunner:
         async with self.turn:
             answer = await self.ask(asked)
         try:
-            return msgspec.json.decode(answer, type=dict[str, Any])
+            return decode_json(answer, dict[str, Any])
         except msgspec.DecodeError as error:
             raise IgnoreFieldError("jq did not answer with an object") from error
 

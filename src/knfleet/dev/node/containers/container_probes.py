@@ -31,13 +31,7 @@ class Probe(Struct, frozen=True):
 
 def probe_of(manifest: Object, container: Object, host: str) -> Probe:
     """The probe that a manifest describes, for a container that listens on `host`."""
-    timing: dict[str, Any] = {
-        "initial_delay_seconds": manifest.get("initialDelaySeconds") or 0,
-        "period_seconds": manifest.get("periodSeconds") or 10,
-        "timeout_seconds": manifest.get("timeoutSeconds") or 1,
-        "success_threshold": manifest.get("successThreshold") or 1,
-        "failure_threshold": manifest.get("failureThreshold") or 3,
-    }
+    timing = timing_of(manifest)
     if get := manifest.get("httpGet"):
         scheme = (get.get("scheme") or "HTTP").lower()
         port = port_number(get["port"], container)
@@ -50,6 +44,17 @@ def probe_of(manifest: Object, container: Object, host: str) -> Probe:
         return Probe(command=tuple(run.get("command") or ()), **timing)
     kinds = ", ".join(key for key in manifest if isinstance(manifest[key], dict))
     raise UnsupportedVolume(f'container "{container["name"]}": the dev node has no {kinds} probes')
+
+
+def timing_of(manifest: Object) -> dict[str, Any]:
+    """When a probe is performed, and how many answers in a row count."""
+    return {
+        "initial_delay_seconds": manifest.get("initialDelaySeconds") or 0,
+        "period_seconds": manifest.get("periodSeconds") or 10,
+        "timeout_seconds": manifest.get("timeoutSeconds") or 1,
+        "success_threshold": manifest.get("successThreshold") or 1,
+        "failure_threshold": manifest.get("failureThreshold") or 3,
+    }
 
 
 def port_number(port: int | str, container: Object) -> int:
@@ -89,8 +94,11 @@ class Prober:
     """Performs probes; holds the one HTTP session that all of them share."""
 
     def __init__(self) -> None:
-        connector = aiohttp.TCPConnector(ssl=False, force_close=True)
-        self.session = aiohttp.ClientSession(connector=connector)
+        self.session = aiohttp.ClientSession(connector=self.connector())
+
+    def connector(self) -> aiohttp.TCPConnector:
+        """How containers are reached."""
+        return aiohttp.TCPConnector(ssl=False, force_close=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,7 +113,7 @@ class Prober:
                 if probe.url:
                     return await self.get(probe)
                 if probe.address:
-                    return await connect(*probe.address)
+                    return await self.connect(*probe.address)
                 return await run(probe.command, environment, folder)
         except (TimeoutError, OSError, aiohttp.ClientError):
             return False
@@ -116,12 +124,11 @@ class Prober:
         async with self.session.get(probe.url, headers=headers, allow_redirects=False) as answer:
             return 200 <= answer.status < 400
 
-
-async def connect(host: str, port: int) -> bool:
-    """Whether a process accepts connections."""
-    _, writer = await asyncio.open_connection(host, port)
-    writer.close()
-    return True
+    async def connect(self, host: str, port: int) -> bool:
+        """Whether a process accepts connections."""
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        return True
 
 
 async def run(command: tuple[str, ...], environment: dict[str, str], folder: Path) -> bool:

@@ -11,6 +11,10 @@ PLUGIN_IMAGES = ("knfleet-plugins", "secretreader", "kubeconfig-secretreader")
 """Images that are mounted as volumes, for which our own plugins stand in."""
 
 
+EVERY_IMAGE = "*"
+"""As a name it means all images: such a node simulates nothing."""
+
+
 def repository_name(image: str) -> str:
     """The last path component of an image's repository, without tag and digest."""
     repository = image.partition("@")[0].rpartition("/")[2]
@@ -19,7 +23,7 @@ def repository_name(image: str) -> str:
 
 def is_ours(image: str, names: Collection[str]) -> bool:
     """Whether the image, of any registry, tag or digest, is one of ours."""
-    return repository_name(image) in names
+    return EVERY_IMAGE in names or repository_name(image) in names
 
 
 def image_environment() -> dict[str, str]:

@@ -105,12 +105,14 @@ class Pods:
         node: NodeObject,
         addresses: Addresses,
         group: asyncio.TaskGroup,
+        pod_type: type[ProcessPod] = ProcessPod,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.client = client
         self.host = host
         self.node = node
         self.group = group
+        self.pod_type = pod_type
         self.now = now
         self.addresses = addresses
         self.real: dict[str, ProcessPod] = {}
@@ -285,7 +287,7 @@ class Pods:
     def begin(self, key: Key, pod: Object) -> ProcessPod:
         """Start a pod's processes."""
         uid = uid_of(pod)
-        real = ProcessPod(
+        real = self.pod_type(
             pod,
             self.host,
             address=self.addresses.of(pod),

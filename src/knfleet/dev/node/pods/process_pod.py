@@ -53,7 +53,6 @@ from knfleet.kube.auth.pod_path import POD_ROOT
 BIND_ADDRESS = "KNFLEET_BIND_ADDRESS"
 """The environment variable that names the address to listen on."""
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
-GRACE_LIMIT_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 
 log = structlog.get_logger()
@@ -70,6 +69,9 @@ class PodHost(Struct, frozen=True):
 
 class ProcessPod:
     """The processes of one pod; `run` starts them, cancelling it stops them."""
+
+    grace_limit_seconds = 10.0
+    """The longest that a process has to end, whatever the pod says."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class ProcessPod:
     def stop(self, grace_seconds: float) -> None:
         """Begin to end all processes; `run` returns when they are gone."""
         for each in (*self.init_containers, *self.containers):
-            each.grace_seconds = min(grace_seconds, GRACE_LIMIT_SECONDS)
+            each.grace_seconds = min(grace_seconds, self.grace_limit_seconds)
         # A second cancellation would cut short the first one's patience with the processes.
         if self.task is not None and not self.stopping:
             self.stopping = True
@@ -180,13 +182,17 @@ class ProcessPod:
     async def run_sidecar(self, container: Container) -> None:
         await container.run()
 
-    async def launch(self, container: Object) -> ProcessSpec:
-        """How to start a container now, with its volumes in place."""
+    async def variables(self, container: Object) -> dict[str, str]:
+        """What a container's manifest says of its environment, once its volumes are in place."""
         await self.store.known()
         await self.tokens.ensure()
         self.publish_volumes()
         self.stale.set()
-        variables = environment(container, self.pod, self.facts, self.store)
+        return environment(container, self.pod, self.facts, self.store)
+
+    async def launch(self, container: Object) -> ProcessSpec:
+        """How to start a container now, with its volumes in place."""
+        variables = await self.variables(container)
         mount(self.folder, container, variables)
         root = self.folder.root(container["name"])
         rewriter = Rewriter(root, mount_paths(container))

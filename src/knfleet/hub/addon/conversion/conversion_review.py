@@ -8,6 +8,7 @@ from msgspec import Struct
 from knfleet.api.addon.conversion import ConversionError, convert
 from knfleet.api.meta import Object
 from knfleet.hub.webhook.admission_review import ReviewError
+from knfleet.kube.untrusted_json import decode_json
 
 KIND = "ConversionReview"
 
@@ -34,8 +35,8 @@ def answer_conversion(body: bytes) -> bytes:
     Raises `ReviewError` for a body that no API server sends.
     """
     try:
-        review = msgspec.json.decode(body, type=ConversionReview)
-    except (msgspec.DecodeError, RecursionError) as error:
+        review = decode_json(body, ConversionReview)
+    except msgspec.DecodeError as error:
         raise ReviewError(f"not a {KIND}: {error}") from error
     if review.kind != KIND:
         raise ReviewError(f"{review.kind!r} is not a {KIND}")

@@ -14,6 +14,7 @@ from knfleet.api.knative.conditions import timestamp
 from knfleet.api.moments import as_moment
 from knfleet.api.texts import bounded
 from knfleet.hub.knativefleet.plan.fleet_rollout import GateView
+from knfleet.kube.untrusted_json import decode_json
 
 KEPT = 20
 MESSAGE_BYTES = 800
@@ -47,7 +48,7 @@ class QueryAnswer(Struct, frozen=True, rename="camel"):
 def query_result(gate: PrometheusGate, body: bytes) -> GateResult:
     """What an answer of Prometheus means: all values must be within the bounds."""
     try:
-        answer = msgspec.json.decode(body, type=QueryAnswer)
+        answer = decode_json(body, QueryAnswer)
         values = values_of(answer.data) if answer.status == "success" else []
     except (msgspec.DecodeError, ValueError, TypeError, LookupError, RecursionError):
         return GateResult("Waiting", "the answer is not one of Prometheus")

@@ -37,6 +37,13 @@ BLOCK = re.compile(
 SUBJECT = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
 USAGES = frozenset(AGENT_USAGES)
 SIGNERS = (SIGNER, GRPC_SIGNER)
+UNREADABLE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""How a subject or extensions fail that cannot be read."""
 
 RENEWED = "AutoApprovedByHubCSRApprovingController"
 NAME_TAKEN = "ClusterNameTaken"
@@ -139,7 +146,7 @@ def parsed(text: str) -> x509.CertificateSigningRequest | None:
             warnings.simplefilter("ignore")
             request = x509.load_pem_x509_csr(pem)
             return request if request.is_signature_valid else None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
         return None
 
 
@@ -150,7 +157,7 @@ def agent_of(request: x509.CertificateSigningRequest, cluster: str) -> str | Req
             warnings.simplefilter("ignore")
             attributes = [(each.oid, each.value) for each in request.subject]
             extensions = [each.oid.dotted_string for each in request.extensions]
-    except (ValueError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
+    except UNREADABLE as error:
         return RequestProblem(f"its subject or extensions cannot be read: {error}")
     if extensions:
         return RequestProblem("it requests extensions, such as other names; an agent has none")

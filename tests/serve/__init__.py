@@ -1,0 +1,1 @@
+"""Knative that serves: real programs of a release, in pods that run."""
