@@ -14,6 +14,9 @@ CHAOS_SEED ?=
 CHAOS_SPOKES ?= 4
 REPLICAS ?= 1
 INPUTS ?= 1000000
+REPOSITORY ?=
+IMAGE ?= knfleet
+TO ?= dist
 
 .PHONY: help
 help: ## list the targets
@@ -131,6 +134,10 @@ reasons: $(READY) ## write docs/reasons.md again
 .PHONY: rights
 rights: $(READY) ## write again which rights the hub gets on joined clusters, from the release files
 	@$(BIN)/python -m knfleet.operator.spoke_access.packaged src/knfleet/operator/spoke_access/knative_rights.json
+
+.PHONY: release
+release: $(READY) ## make the files of a release in dist, from the tag of HEAD (REPOSITORY=https://… IMAGE=…)
+	@REPOSITORY="$(REPOSITORY)" IMAGE="$(IMAGE)" $(BIN)/python -m tools.release --to $(TO) $(ARGS)
 
 .PHONY: site
 site: $(READY) ## build the site of the documentation below site/

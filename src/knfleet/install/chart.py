@@ -13,7 +13,7 @@ from knfleet import __version__
 from knfleet.api.crds.generator import definitions
 from knfleet.api.meta import Object
 from knfleet.install import operator_manifests
-from knfleet.install.operator_options import OperatorInstall
+from knfleet.install.operator_options import SEMANTIC_VERSION, OperatorInstall
 from knfleet.kube.yaml import dump_all
 from knfleet.operator import rights
 
@@ -42,7 +42,7 @@ def about() -> Object:
     return {
         "apiVersion": "v2",
         "name": "knfleet",
-        "version": __version__,
+        "version": SEMANTIC_VERSION,
         "appVersion": __version__,
         "description": "Runs Knative on any number of clusters, as the Knative Operator does",
         "keywords": ["knative", "knative-operator", "multicluster"],

@@ -1,6 +1,7 @@
 """What can be chosen about an installation, and what is wrong with a choice."""
 
 import posixpath
+import re
 
 import msgspec
 from msgspec import Struct
@@ -9,6 +10,8 @@ from knfleet import __version__
 from knfleet.operator.settings import NAMESPACE
 
 IMAGE = f"knfleet:{__version__}"
+SEMANTIC_VERSION = re.sub(r"(?<=\d)(a|b|rc)(\d+)$", r"-\1.\2", __version__)
+"""The version as Helm and OLM write it: 0.2.0-rc.1 for 0.2.0rc1."""
 POLL_INTERVAL = "10s"
 MINIMUM_KUBERNETES = "v1.25.0"
 """What the Knative Operator's chart hands on to Knative."""

@@ -1,0 +1,103 @@
+"""What a release is refused for, and archives that are the same each time."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.release.archives import PackedFile, write_archive
+from tools.release.changelog import ChangelogError, section
+from tools.release.source_tree import (
+    ReleaseError,
+    ReleaseRequest,
+    SourceTree,
+    remote,
+    source_tree,
+    tag_of_head,
+)
+
+PAGE = (
+    "# Changelog\n\n## Unreleased\n\n- b\n\n## 0.2.0 (2026-11-19)\n\n- a\n- c\n\n## 0.1.0\n\n- z\n"
+)
+
+
+def repository(folder: Path, *commands: tuple[str, ...]) -> Path:
+    """A repository with one commit."""
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.com")
+    commit = (*identity, "commit", "--quiet", "--allow-empty", "-m", "first")
+    for command in (("init", "--quiet"), commit, *commands):
+        subprocess.run(["git", "-C", str(folder), *command], check=True, capture_output=True)
+    return folder
+
+
+def test_the_section_of_a_version_ends_at_the_next_heading() -> None:
+    """Whatever follows the version in its heading."""
+    assert section(PAGE, "0.2.0") == "- a\n- c\n"
+    assert section(PAGE, "0.1.0") == "- z\n"
+
+
+@pytest.mark.parametrize("version", ["0.3.0", "0.2", "0.2.0rc1"])
+def test_a_version_without_a_section_is_refused(version: str) -> None:
+    """With what to do before the tag."""
+    with pytest.raises(ChangelogError, match=f"give its section the heading `## {version}`"):
+        section(PAGE, version)
+
+
+def test_the_tag_of_head_is_the_version(tmp_path: Path) -> None:
+    """Other tags do not count; no tag, and two of them, are refused."""
+    root = repository(tmp_path, ("tag", "nightly"))
+    with pytest.raises(ReleaseError, match="HEAD has 0 tags of releases"):
+        tag_of_head(root)
+    subprocess.run(["git", "-C", str(root), "tag", "v0.2.0rc1"], check=True)
+    assert tag_of_head(root) == "v0.2.0rc1"
+    subprocess.run(["git", "-C", str(root), "tag", "v0.2.0"], check=True)
+    with pytest.raises(ReleaseError, match="HEAD has 2 tags of releases"):
+        tag_of_head(root)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("git@forge.example.com:org/knfleet.git", "https://forge.example.com/org/knfleet"),
+        ("ssh://git@forge.example.com/org/knfleet", "https://forge.example.com/org/knfleet"),
+        ("https://forge.example.com/org/knfleet.git", "https://forge.example.com/org/knfleet"),
+    ],
+)
+def test_the_address_is_that_of_the_remote(tmp_path: Path, url: str, address: str) -> None:
+    """As browsers know it."""
+    assert remote(repository(tmp_path, ("remote", "add", "origin", url))) == address
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (ReleaseRequest(Path(), "0.2.0", "https://a.example.com/b"), "a tag of a release is"),
+        (ReleaseRequest(Path(), "v0.2.0", "http://a.example.com/b"), "https://HOST/PATH"),
+        (ReleaseRequest(Path(), "v0.2.0", "https://user@a.example.com/b"), "https://HOST/PATH"),
+        (ReleaseRequest(Path(), "v0.2.0", 'https://a.example.com/b"'), "https://HOST/PATH"),
+        (ReleaseRequest(Path(), "v0.2.0", "https://a.example.com/b", "A B"), "without tag"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(request_: ReleaseRequest, words: str) -> None:
+    """Before anything is made."""
+    with pytest.raises(ReleaseError, match=words):
+        source_tree(request_, Path("unused"))
+
+
+def test_versions_before_a_release_are_written_as_helm_wants_them() -> None:
+    """Python and Helm write them in different ways."""
+    versions = {"0.2.0": "0.2.0", "0.2.0rc1": "0.2.0-rc.1", "10.0.1b12": "10.0.1-b.12"}
+
+    made = {each: SourceTree(Path(), each, 0, "", "").chart_version for each in versions}
+
+    assert made == versions
+
+
+def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
+    """Not on the order in which they are named."""
+    files = {"b": PackedFile(b"2"), "a": PackedFile(b"1", executable=True)}
+
+    first = write_archive(tmp_path / "first", files, 7).read_bytes()
+    second = write_archive(tmp_path / "second", dict(reversed(files.items())), 7).read_bytes()
+
+    assert first == second
