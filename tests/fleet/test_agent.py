@@ -105,6 +105,7 @@ async def test_everything_is_found_again_after_restarts_and_losses(scene: Scene)
     await until(beats, "the Lease is back, and renewed")
 
 
+@pytest.mark.full
 async def test_a_name_that_is_taken_is_not_given_to_another_agent(scene: Scene, tmp_path: Path):
     await scene.joined()
     other_folder = tmp_path / "other"

@@ -114,6 +114,7 @@ async def test_an_add_on_runs_on_its_cluster_with_an_identity_of_its_own(scene: 
     await scene.spoke.get(NAMESPACES, "hello")
 
 
+@pytest.mark.full
 async def test_an_add_on_does_not_get_the_place_of_the_agents_own_secrets(scene: Scene):
     """Its Secret would be called bootstrap-hub-kubeconfig."""
     await scene.joined()

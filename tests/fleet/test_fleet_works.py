@@ -174,6 +174,7 @@ async def test_works_go_from_the_command_line_to_a_cluster_and_leave_with_it(sit
     await until(is_changed, "and so is what it applied")
 
 
+@pytest.mark.full
 async def test_works_leave_with_their_cluster_in_the_order_of_their_priority(site: Site):
     """The object of a kind goes before the kind; nothing is left on the cluster or the hub."""
     kinds = work("kinds", definition(), annotations={CLEANUP_PRIORITY: "100"})

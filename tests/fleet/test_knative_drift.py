@@ -25,6 +25,7 @@ NEVER = {CRD, NAMESPACE, JOB}
 """Deleting these takes more with it, or is how people have a Job run again."""
 
 
+@pytest.mark.full
 async def test_fifty_random_edits_and_deletions_are_repaired(
     knative_hub: Hub, operator: Operator, bundle_root: Path, tmp_path: Path
 ) -> None:

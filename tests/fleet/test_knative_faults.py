@@ -47,6 +47,7 @@ async def test_edits_and_a_deletion_in_the_middle_are_followed(
     await hub.clean()
 
 
+@pytest.mark.full
 async def test_missing_rights_are_named_one_by_one(
     knative_hub: Hub, small_root: Path, tmp_path: Path
 ) -> None:
@@ -152,7 +153,8 @@ async def quota_counts(hub: Hub) -> bool:
     return "hard" in part(found, "status")
 
 
-@pytest.mark.parametrize("hangs", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.full
 async def test_a_webhook_in_the_way_is_named_and_outlived(
     knative_hub: Hub, small: Operator, hangs: bool
 ) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from knfleet.api.core import CONFIG_MAPS, CRDS, LEASES, NAMESPACES
 from knfleet.api.crds.generator import definitions
 from knfleet.api.knative.resources import SERVINGS
@@ -33,6 +35,7 @@ async def is_well(operator: Operator, path: str) -> bool:
         return False
 
 
+@pytest.mark.full
 async def test_missing_definitions_are_named_and_waited_for(
     lent: Lent, small_root: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from knfleet.api.core import (
     CONFIG_MAPS,
     CRDS,
@@ -148,6 +150,7 @@ async def is_established(hub: Hub, name: str) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in found)
 
 
+@pytest.mark.full
 async def test_a_schema_that_is_not_structural_is_named_until_it_is_mended(
     knative_hub: Hub, small: Operator, tmp_path: Path
 ) -> None:
@@ -223,6 +226,7 @@ def labelled(*manifests: Object) -> list[Object]:
     return list(manifests)
 
 
+@pytest.mark.full
 async def test_what_another_tool_owned_is_taken_and_said_once(
     knative_hub: Hub, small: Operator
 ) -> None:
@@ -243,6 +247,7 @@ async def test_what_another_tool_owned_is_taken_and_said_once(
     assert found["data"] == {"version": "1.23.0", "own": "kept"}
 
 
+@pytest.mark.full
 async def test_what_cannot_be_decoded_does_not_stop_others(
     knative_hub: Hub, small: Operator
 ) -> None:

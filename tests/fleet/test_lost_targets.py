@@ -52,7 +52,6 @@ async def test_a_deferred_removal_ends_without_the_target_and_cleans_one_that_re
 
 
 @pytest.mark.full
-@pytest.mark.full
 async def test_a_target_that_returns_in_time_is_cleaned_as_ever(fleet: Fleet) -> None:
     """Nothing has to be remembered."""
     await installed_and_frozen(fleet)
@@ -85,7 +84,6 @@ async def test_by_force_nothing_is_remembered_and_a_target_that_returns_keeps_al
 
 
 @pytest.mark.full
-@pytest.mark.full
 async def test_by_force_a_removal_that_cannot_end_ends(fleet: Fleet) -> None:
     """The target answers, and an object of the installation is held by a finalizer."""
     await fleet.start()
@@ -107,10 +105,11 @@ async def test_by_force_a_removal_that_cannot_end_ends(fleet: Fleet) -> None:
     ("policy", "stones"),
     [
         ("orphan", 1),
-        pytest.param("defer", 1, marks=pytest.mark.full),
-        pytest.param("force", 0, marks=pytest.mark.full),
+        ("defer", 1),
+        ("force", 0),
     ],
 )
+@pytest.mark.full
 async def test_another_cluster_in_its_place_is_never_touched(
     fleet: Fleet, policy: str, stones: int
 ) -> None:

@@ -96,6 +96,7 @@ async def test_a_plan_is_made_saved_carried_out_and_refused_when_the_world_moved
     assert found["spec"]["version"] == "1.22"
 
 
+@pytest.mark.full
 async def test_what_the_server_refuses_is_told_of_each_object(
     knative_hub: Hub, small: Operator, small_root: Path, tmp_path: Path
 ) -> None:

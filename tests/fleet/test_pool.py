@@ -82,6 +82,7 @@ async def exists(client: Client, account: Key) -> bool:
     return True
 
 
+@pytest.mark.full
 async def test_namespaces_end_without_the_controller(pool: Pool, lend: Lend) -> None:
     """It would go on emptying one when there is a new one of the same name already."""
     (hub,) = await lend(1)
@@ -108,6 +109,7 @@ async def test_namespaces_end_without_the_controller(pool: Pool, lend: Lend) -> 
     assert [each for each in marked if each["spec"].get("finalizers")] == []
 
 
+@pytest.mark.full
 async def test_a_cluster_that_resists_is_replaced(pool: Pool, lend: Lend) -> None:
     """The new one has the same name and address, and nothing in it."""
     (hub,) = await lend(1)
@@ -130,9 +132,8 @@ async def test_blocks(lent):
 """
 
 
-@pytest.mark.parametrize(
-    "blow", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL]
-)
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.full
 async def test_nothing_is_left_of_an_interrupted_run(tmp_path: Path, blow: signal.Signals) -> None:
     """Not even when the test runner is killed without a chance to clean up."""
     marker = tmp_path / "marker"

@@ -71,6 +71,7 @@ async def test_a_frozen_spoke_is_told_in_time_and_comes_back_by_itself(fleet: Fl
     await other_is_well(fleet)
 
 
+@pytest.mark.full
 async def test_a_spoke_that_is_killed_and_started_again_is_found_again(
     fleet: Fleet, pool: Pool
 ) -> None:
@@ -124,6 +125,7 @@ async def test_a_plugin_that_hangs_for_one_spoke_holds_nobody_else(fleet: Fleet)
     await other_is_well(fleet)
 
 
+@pytest.mark.full
 async def test_a_hub_that_restarts_costs_nothing(fleet: Fleet, pool: Pool) -> None:
     """The operator waits for it, and spokes stay as they are."""
     await both(fleet)

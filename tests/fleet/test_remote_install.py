@@ -96,6 +96,7 @@ async def is_ours(fleet: Fleet) -> bool:
     return found["data"]["version"].startswith("1.")
 
 
+@pytest.mark.full
 async def test_a_deleted_anchor_comes_back_and_nothing_that_it_owned_goes(fleet: Fleet) -> None:
     """However it is deleted: pods keep running, and what is old is still known."""
     await fleet.start()
@@ -204,6 +205,7 @@ async def is_quiet(fleet: Fleet) -> bool:
     return True
 
 
+@pytest.mark.full
 async def test_a_second_one_for_a_spoke_is_refused_and_another_hub_as_well(
     fleet: Fleet,
 ) -> None:

@@ -92,6 +92,7 @@ async def test_without_a_provider_file_the_flag_is_named(fleet: Fleet) -> None:
     await fleet.lost("--clusterprofile-provider-file", reason="MulticlusterDisabled")
 
 
+@pytest.mark.full
 async def test_a_missing_api_is_told_and_found_when_it_comes(fleet: Fleet) -> None:
     """Nobody has to start anything again."""
     name = "clusterprofiles.multicluster.x-k8s.io"
@@ -149,6 +150,7 @@ async def test_a_spoke_that_moves_is_stale_until_it_answers(fleet: Fleet, tmp_pa
     assert "does not answer" in message
 
 
+@pytest.mark.full
 async def test_shutting_down_is_told_to_who_waits(fleet: Fleet) -> None:
     """And does not take longer than anything else."""
     fleet.one.spoil("sleep 25")

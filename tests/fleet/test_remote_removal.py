@@ -46,6 +46,7 @@ async def has_begun(fleet: Fleet) -> bool:
     return not await fleet.one.exists(DEPLOYMENTS, "controller")
 
 
+@pytest.mark.full
 async def test_a_profile_that_is_unhealthy_or_gone_does_not_stop_a_removal(fleet: Fleet) -> None:
     """The way to the cluster is known and works; that is enough."""
     await installed(fleet)

@@ -135,6 +135,7 @@ async def is_told(fleet: Fleet, words: str) -> bool:
     return said["status"] == "False" and words in message and "knfleet rights" in message
 
 
+@pytest.mark.full
 async def test_a_release_with_other_roles_waits_for_an_administrator(
     fleet: Fleet,
 ) -> None:

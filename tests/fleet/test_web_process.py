@@ -64,6 +64,7 @@ async def web(lent: Lent, *flags: str) -> AsyncGenerator[str]:
         await process.stdout.read()
 
 
+@pytest.mark.full
 async def test_the_objects_of_an_installation_are_listed_with_their_differences(
     lend: Lend, small_root: Path, tmp_path: Path
 ):

@@ -226,6 +226,7 @@ async def arena(hub: Connection, folder: Path, timing: LeaseTiming) -> AsyncGene
         made.assert_never_two()
 
 
+@pytest.mark.full
 async def test_never_two_leaders_act(hub_connection: Connection, tmp_path: Path):
     """Through SIGSTOP and SIGCONT, kill -9, cut wires, lost requests and a deleted Lease."""
     async with arena(hub_connection, tmp_path, SHORT) as place:

@@ -153,6 +153,7 @@ async def test_a_subscriber_that_is_simulated_verifies_nothing(
     assert await left(hub) == []
 
 
+@pytest.mark.full
 async def test_leftovers_of_a_run_that_was_killed_are_removed_by_the_next(
     hub: Client, double: KnativeDouble
 ) -> None:
@@ -221,6 +222,7 @@ async def test_pods_that_are_simulated_verify_nothing(hub: Client, double: Knati
     assert double.seen == []
 
 
+@pytest.mark.full
 async def test_an_api_server_that_is_away_proves_nothing(
     hub_connection: Connection,
 ) -> None:
