@@ -171,7 +171,7 @@ bench-placements: $(READY) ground ## measure clusters and Placements of a hub be
 
 .PHONY: bench-timeline
 bench-timeline: $(READY) ground ## show every kind of request of an installation, and who uses how much CPU
-	@$(BIN)/python -m bench.timeline --floor $(ARGS)
+	@$(BIN)/python -m bench.knative.timeline --floor $(ARGS)
 
 .PHONY: scale
 scale: $(READY) ground ## one operator and N fake spokes: install, restart, change, flap, idle (N=1000: half an hour)

@@ -58,7 +58,7 @@ def main() -> None:
         sys.exit("set KUBECONFIG to a cluster for the measurement, e.g. of `knfleet dev up`")
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     packages = official_packages()
-    print(table(run("bench.ours", rounds), run("bench.official", rounds, packages)))
+    print(table(run("bench.knative.ours", rounds), run("bench.knative.official", rounds, packages)))
 
 
 if __name__ == "__main__":

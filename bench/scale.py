@@ -25,7 +25,7 @@ from bench.requests import READS, WRITES, by_verb, requests
 from bench.stopping import measured
 from testbed import small_release
 from testbed.clusters import Pool
-from testbed.fakes.farm import overlapping
+from testbed.fakes.lean.farm import overlapping
 from testbed.peers.goproject import go_project
 from testbed.printed import Printed
 from testbed.scale import NOTHING, Stage, a_stage

@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bench import floor
-from bench.contestants import knative_operator, knfleet
+from bench.knative import floor
+from bench.knative.contestants import knative_operator, knfleet
+from bench.knative.scenarios import Figures
+from bench.knative.turns import hung, new_spokes, paired_spokes, turn, turn_alone, turn_install
 from bench.machine import machine
 from bench.report import FLOOR, OURS, THEIRS, read_results, write_report
-from bench.scenarios import Figures
 from bench.stopping import measured
-from bench.turns import hung, new_spokes, paired_spokes, turn, turn_alone, turn_install
 from testbed.clusters import Pool
 from testbed.peers.goproject import GoProject, go_project
 from testbed.printed import Printed

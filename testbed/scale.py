@@ -24,7 +24,7 @@ from knfleet.kube.cache.informer import Informer, StoreChange, without_managed_f
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.runtime.shards.rules import MEMBER, View, view_of
 from testbed.clusters import Lent
-from testbed.fakes.farm import Farm, Place, a_farm
+from testbed.fakes.lean.farm import Farm, Place, a_farm
 from testbed.operators import Hub, Operator
 
 FLEET = "fleet"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.fleet.sides import OURS, THEIRS
 from bench.fleet.table import table
-from bench.scenarios import Figures
+from bench.knative.scenarios import Figures
 from bench.stopping import measured
 from knfleet.kube.client.verbs import Client, ClientOptions
 from testbed.clusters import Lent, Pool

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from bench.fleet.contest import connected, hold, parser_of
 from bench.fleet.sides import OURS, THEIRS, Ground, Processes, knfleet
+from bench.knative.scenarios import Figures
 from bench.requests import coded_requests
 from bench.resting import lend_rested
-from bench.scenarios import Figures
 from knfleet.api.cluster.clusterset import BINDINGS, CLUSTER_SETS
 from knfleet.api.cluster.managedcluster import ACCEPTED, CLUSTERS, SET_LABEL
 from knfleet.api.cluster.placement import DECISIONS, PLACEMENT_LABEL, PLACEMENTS

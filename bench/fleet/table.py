@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from bench.scenarios import Figures
+from bench.knative.scenarios import Figures
 
 
 def median(values: Sequence[float | None]) -> float | None:

@@ -18,9 +18,9 @@ from typing import Any
 from bench.fleet.contest import connected, hold, parser_of
 from bench.fleet.floor import Floor
 from bench.fleet.sides import FLOOR, OURS, THEIRS, Ground, Processes, Started, knfleet, ocm
+from bench.knative.scenarios import Figures
 from bench.requests import WRITES, Coded, coded_requests
 from bench.resting import lend_rested
-from bench.scenarios import Figures
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS
 from knfleet.api.meta import Key, Object
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS

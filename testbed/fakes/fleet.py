@@ -22,9 +22,9 @@ from knfleet.runtime.manager import Manager
 from testbed.fakes.apiserver import ApiServers
 from testbed.fakes.certificates import Authority
 from testbed.fakes.cluster import Cluster
-from testbed.fakes.leanhttp import Behaviour, Served
-from testbed.fakes.leanhttp import Connection as LeanConnection
-from testbed.fakes.leanspoke import Bodies
+from testbed.fakes.lean.leanhttp import Behaviour, Served
+from testbed.fakes.lean.leanhttp import Connection as LeanConnection
+from testbed.fakes.lean.leanspoke import Bodies
 from testbed.fakes.server import server_context
 from testbed.fakes.sockets import loopback_socket
 from testbed.waiting import until

@@ -15,7 +15,7 @@ from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection, Endpoint
 from knfleet.kube.errors import NetworkError
 from testbed import small_release
-from testbed.fakes.farm import Farm, Place, a_farm
+from testbed.fakes.lean.farm import Farm, Place, a_farm
 from testbed.waiting import until
 
 SPACE = "knative-serving"

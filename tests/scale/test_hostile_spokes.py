@@ -22,7 +22,7 @@ from knfleet.clusters.connection import MEMORY_LIMIT_BYTES
 from knfleet.kube.cache.informer import StoreChange
 from testbed import small_release
 from testbed.clusters import Lent
-from testbed.fakes.hostile import MODES
+from testbed.fakes.lean.hostile import MODES
 from testbed.fakes.proxies import Wire
 from testbed.scale import FLEET, Stage, a_stage
 

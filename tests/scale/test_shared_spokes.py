@@ -9,7 +9,7 @@ import pytest
 
 from testbed import small_release
 from testbed.clusters import Lent
-from testbed.fakes.farm import overlapping
+from testbed.fakes.lean.farm import overlapping
 from testbed.scale import a_stage
 
 pytestmark = pytest.mark.soak

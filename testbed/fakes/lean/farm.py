@@ -1,6 +1,6 @@
 """Many lean spokes in a process of their own, each with a port, a CA and a token as real ones have.
 
-    python -m testbed.fakes.farm FOLDER FIRST COUNT
+    python -m testbed.fakes.lean.farm FOLDER FIRST COUNT
 
 The process writes where its spokes are into the folder, takes orders on a Unix socket beside it,
 and ends with its parent. `Farm` is the parent's side.
@@ -24,8 +24,8 @@ import psutil
 from msgspec import Struct
 
 from testbed.fakes.certificates import Authority
-from testbed.fakes.leanhttp import Behaviour, Connection, Served
-from testbed.fakes.leanspoke import Bodies
+from testbed.fakes.lean.leanhttp import Behaviour, Connection, Served
+from testbed.fakes.lean.leanspoke import Bodies
 from testbed.fakes.server import server_context
 from testbed.fakes.sockets import loopback_socket
 
@@ -279,7 +279,7 @@ async def a_farm(folder: Path, count: int) -> AsyncGenerator[Farm, None]:
                     *(
                         sys.executable,
                         "-m",
-                        "testbed.fakes.farm",
+                        "testbed.fakes.lean.farm",
                         str(folder),
                         str(first),
                         str(some),

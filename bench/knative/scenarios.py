@@ -7,8 +7,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from bench.contestants import Running
-from bench.readiness import ready
+from bench.knative.contestants import Running
+from bench.knative.readiness import ready
 from bench.requests import READS, WRITES, by_verb, requests
 from knfleet.api.core import CONFIG_MAPS, DEPLOYMENTS, SERVICES
 from knfleet.api.knative.resources import SERVINGS

@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from knfleet.api.meta import Key, Object, Resource
 from knfleet.apply.manifest_fields import part
-from testbed.fakes.leanspoke import Event, LeanSpoke, Refused, Selected, text_of
+from testbed.fakes.lean.leanspoke import Event, LeanSpoke, Refused, Selected, text_of
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.decode

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from bench.knative.scenarios import SPEC, Figures
 from bench.resting import lend_rested
-from bench.scenarios import SPEC, Figures
 from bench.usage import usage, used
 from knfleet.api.core import DEPLOYMENTS, JOBS
 from knfleet.api.knative.resources import SERVINGS, KnativeServing

@@ -14,9 +14,9 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from bench.readiness import ready
+from bench.knative.readiness import ready
+from bench.knative.scenarios import SPEC
 from bench.resting import lend_rested
-from bench.scenarios import SPEC
 from knfleet.api.core import NAMESPACES
 from knfleet.api.inventory import PROFILES
 from knfleet.api.knative.resources import SERVINGS

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.contestants import AS_SHIPPED, Contestant, knative_operator, knfleet
+from bench.knative.contestants import AS_SHIPPED, Contestant, knative_operator, knfleet
+from bench.knative.scenarios import SCENARIOS, Figures, Stage
 from bench.resting import lend_rested
-from bench.scenarios import SCENARIOS, Figures, Stage
 from bench.stopping import measured
 from knfleet.kube.client.verbs import Client
 from testbed.clusters import Pool

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import uvloop
 
-from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
+from bench.knative.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
 from knfleet.api.core import CONFIG_MAPS, NAMESPACES
 from knfleet.kube.auth.kubeconfig import load
 from knfleet.kube.client.verbs import Client, ClientOptions

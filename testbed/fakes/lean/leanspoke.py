@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from knfleet.api import core
 from knfleet.api.core import CRDS, DEPLOYMENTS, ENDPOINT_SLICES, JOBS, NAMESPACES, SERVICES
 from knfleet.api.meta import Key, Object, Resource
-from testbed.fakes.ownership import Share, entry_of, merged, share_of
+from testbed.fakes.lean.ownership import Share, entry_of, merged, share_of
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.decode

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 
-from testbed.fakes.leananswers import Asked, chunk, line, response
+from testbed.fakes.lean.leananswers import Asked, chunk, line, response
 
 PROBE = "/api/v1/namespaces/kube-system"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bench.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
+from bench.knative.workload import CONCURRENCY, NAMESPACE, OBJECTS, Figures, objects
 
 
 def work(rounds: int) -> Figures:

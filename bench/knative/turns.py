@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from bench.contestants import Contestant, Running
-from bench.readiness import gone, ready
+from bench.knative.contestants import Contestant, Running
+from bench.knative.readiness import gone, ready
+from bench.knative.scenarios import MB, SPEC, Figures, Stage, drift
+from bench.knative.spokes import Field, ask_for, field, frozen, install
 from bench.requests import READS, WRITES, by_verb, requests
-from bench.scenarios import MB, SPEC, Figures, Stage, drift
-from bench.spokes import Field, ask_for, field, frozen, install
 from bench.usage import OPERATOR, usage, used
 from knfleet.api.core import CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS, JOBS, SECRETS, SERVICES
 from knfleet.api.knative.resources import SERVINGS

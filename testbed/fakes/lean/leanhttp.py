@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, unquote
 from msgspec import Struct
 
 from knfleet.api.core import CRDS, DEPLOYMENTS, JOBS
-from testbed.fakes.hostile import PROBE, harm
-from testbed.fakes.leananswers import (
+from testbed.fakes.lean.hostile import PROBE, harm
+from testbed.fakes.lean.leananswers import (
     Asked,
     about_the_server,
     bookmark,
@@ -28,7 +28,7 @@ from testbed.fakes.leananswers import (
     status_text,
     write,
 )
-from testbed.fakes.leanspoke import Bodies, Event, LeanSpoke, Refused, Selected, text_of
+from testbed.fakes.lean.leanspoke import Bodies, Event, LeanSpoke, Refused, Selected, text_of
 
 BOOKMARK_SECONDS = 60.0
 """How often watches hear that nothing happened; a real server does it about as often."""

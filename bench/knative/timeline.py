@@ -1,6 +1,6 @@
 """What knfleet sends during an installation, when, and who uses how much CPU for it.
 
-    python -m bench.timeline [--spokes 1] [--floor] [--requests]
+    python -m bench.knative.timeline [--spokes 1] [--floor] [--requests]
 
 Beside it, with `--floor`, what a bare client needs for the same objects on the same clusters.
 """
@@ -16,11 +16,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import floor
-from bench.contestants import Contestant, Running, running_knfleet
+from bench.knative import floor
+from bench.knative.contestants import Contestant, Running, running_knfleet
+from bench.knative.scenarios import MIB, SPEC
+from bench.knative.spokes import field, install
 from bench.resting import lend_rested
-from bench.scenarios import MIB, SPEC
-from bench.spokes import field, install
 from bench.stopping import measured
 from bench.usage import usage, used
 from knfleet.kube.client.verbs import Client
@@ -35,7 +35,7 @@ NAME = re.compile(r"^(/apis?(?:/[^/]+)?/v[^/]+(?:/namespaces/[^/]+)?/[^/?]+)/[^/
 class TracedOperator(Operator):
     """`knfleet operator` that writes down all requests."""
 
-    module = "bench.traced"
+    module = "bench.knative.traced"
 
 
 def traced(releases: Path, trace: Path) -> Contestant:

@@ -1,0 +1,1 @@
+"""Many spokes in one process, which cost little."""
