@@ -17,7 +17,7 @@ from knfleet.dev.errors import DevError
 from knfleet.dev.network.holder import InnerSockets
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
-from testbed.reset import remember, reset
+from testbed.reset import keep_definitions, remember, reset
 
 
 def kubectl() -> str:
@@ -105,6 +105,10 @@ class Pool:
                 await reset(client, self.folder, name)
         except DevError:
             await self.renew(name)
+
+    async def keep_definitions(self, name: str) -> None:
+        """Have the CRDs of a cluster stay whenever it is made like new."""
+        await keep_definitions(self.folder, name)
 
     async def renew(self, name: str) -> None:
         """Replace a cluster by a new one, whatever is in it."""

@@ -49,6 +49,13 @@ async def lend_hub(pool: Pool) -> Lent:
     return lent
 
 
+async def lend_kept_hub(pool: Pool) -> Lent:
+    """The same in a pool that lends nothing else; CRDs are there already but the first time."""
+    lent = await lend_hub(pool)
+    await pool.keep_definitions(lent.name)
+    return lent
+
+
 async def established(client: Client, name: str) -> None:
     """Return when the server serves a kind."""
 

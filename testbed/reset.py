@@ -10,6 +10,7 @@ import base64
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -50,6 +51,8 @@ STORED_AS = {
     "services/endpoints": "endpoints",
 }
 """Kinds whose keys in etcd do not have their plural name."""
+CRD_KEYS = f"{CRDS.group}/{CRDS.plural}/"
+"""How the keys of CRDs begin."""
 UNSEEN = frozenset({EVENTS.plural, "ranges", "masterleases", "peerserverleases"})
 """What is no object, or does not matter."""
 
@@ -109,20 +112,39 @@ def as_thing(resource: Resource, path: list[str]) -> ContentsEntry:
 
 async def remember(folder: DevFolder, cluster: str) -> None:
     """Write down what a new cluster holds."""
-    path = folder.cluster(cluster) / "baseline.json"
-    if not path.exists():
-        write_private(path, msgspec.json.encode(sorted(await stored(folder, cluster))))
+    if not baseline_path(folder, cluster).exists():
+        write_private(
+            baseline_path(folder, cluster),
+            msgspec.json.encode(sorted(await stored(folder, cluster))),
+        )
+
+
+async def keep_definitions(folder: DevFolder, cluster: str) -> None:
+    """Have the CRDs of a cluster stay: to make and to remove them takes the server seconds."""
+    found = [each for each in await stored(folder, cluster) if each.startswith(CRD_KEYS)]
+    kept = sorted(baseline(folder, cluster).union(found))
+    write_private(baseline_path(folder, cluster), msgspec.json.encode(kept))
+
+
+def baseline_path(folder: DevFolder, cluster: str) -> Path:
+    """The file that names what stays on a cluster."""
+    return folder.cluster(cluster) / "baseline.json"
+
+
+def baseline(folder: DevFolder, cluster: str) -> frozenset[str]:
+    """What stays on a cluster."""
+    text = baseline_path(folder, cluster).read_bytes()
+    return frozenset(msgspec.json.decode(text, type=list[str]))
 
 
 async def reset(client: Client, folder: DevFolder, cluster: str) -> None:
     """Remove everything that a cluster did not hold when it was new."""
-    path = folder.cluster(cluster) / "baseline.json"
-    baseline = frozenset(msgspec.json.decode(path.read_bytes(), type=list[str]))
+    stays = baseline(folder, cluster)
     deadline = time.monotonic() + LIMIT_SECONDS
     crds = await client.list(CRDS, metadata_only=True)
     # First of all: objects cannot even be listed while nothing converts them.
     await stop_conversion(client, [ContentsEntry(CRDS, Key.of(each)) for each in crds.items])
-    while remaining := await leftovers(client, await stored(folder, cluster), baseline):
+    while remaining := await leftovers(client, await stored(folder, cluster), stays):
         if time.monotonic() > deadline:
             names = ", ".join(f"{each.resource} {each.key}" for each in list(remaining)[:5])
             raise DevError(f"{cluster} does not become empty: {names} and others stay")
@@ -131,10 +153,10 @@ async def reset(client: Client, folder: DevFolder, cluster: str) -> None:
 
 
 async def leftovers(
-    client: Client, keys: frozenset[str], baseline: frozenset[str]
+    client: Client, keys: frozenset[str], kept: frozenset[str]
 ) -> dict[ContentsEntry, Object]:
     """What must go, as metadata."""
-    new = keys - baseline
+    new = keys - kept
     if not new:
         return {}
     kinds = Kinds(each.resource for each in await client.discovery.resources())

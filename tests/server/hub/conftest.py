@@ -1,7 +1,7 @@
 """A hub with everything that `init` gives it, shared by the tests of a module."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             each.add_marker(pytest.mark.xdist_group(f"hub {each.path.stem}"))
 
 
+@pytest.fixture(scope="session")
+def hub_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """The control plane of this worker that is always a hub; its CRDs stay between modules."""
+    pool = Pool(tmp_path_factory.mktemp("hubs") / "dev")
+    yield pool
+    pool.close()
+
+
 @pytest.fixture(scope="module")
-def fleet_lent(pool: Pool) -> Lent:
+def fleet_lent(hub_pool: Pool) -> Lent:
     """A cluster that is a hub: everything is installed on it but the hub's own pod."""
-    return asyncio.run(hubs.lend_hub(pool))
+    return asyncio.run(hubs.lend_kept_hub(hub_pool))
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package")
-def fleet_lent(pool: Pool) -> Lent:
+def fleet_lent(hub_pool: Pool) -> Lent:
     """A cluster that is a hub, as in other tests."""
-    return asyncio.run(hubs.lend_hub(pool))
+    return asyncio.run(hubs.lend_kept_hub(hub_pool))
