@@ -60,7 +60,9 @@ def source_tree(request: ReleaseRequest, folder: Path) -> SourceTree:
     if not ADDRESS.fullmatch(repository):
         raise ReleaseError(f"{repository}: write the repository's address as https://HOST/PATH")
     if not IMAGE.fullmatch(request.image):
-        raise ReleaseError(f"{request.image}: write an image without tag, as ghcr.io/ORG/knfleet")
+        raise ReleaseError(
+            f"{request.image}: write an image without tag, as registry.example.com/knfleet"
+        )
     commit = f"{tag}^{{commit}}"
     epoch = int(git(request.root, "log", "-1", "--format=%ct", commit).strip())
     packed = subprocess.run(
