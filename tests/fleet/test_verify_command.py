@@ -7,6 +7,7 @@ from knfleet.api.knative.verification import VERIFIED, VERIFY
 from knfleet.api.meta import Key
 from knfleet.apply.manifest_fields import part
 from testbed.operators import HOME
+from testbed.waiting import until
 from tests.support.commands import type_in
 from tests.support.fleets import Fleet
 
@@ -22,14 +23,18 @@ async def test_a_request_is_answered_once_and_simulated_pods_do_not_pass(fleet: 
 
     await hub.says(SERVINGS, "Verified", "simulated by a dev node", status="Unknown")
     await hub.ready(SERVINGS, "1.23.0")
-    found = await hub.get(SERVINGS)
+
+    async def is_noted() -> bool:
+        annotations = part(await hub.get(SERVINGS), "metadata", "annotations")
+        return annotations.get(VERIFIED) == "first"
+
+    await until(is_noted, "the request is noted as answered")
     assert (await hub.condition(SERVINGS, "Verified"))["reason"] == "PodsSimulated"
 
     printed = await type_in(Path(hub.lent.kubeconfig), "verify", "knative", "--timeout", "60")
 
     assert printed.code == 1, printed
     assert "KnativeServing/knative-serving/knative: PodsSimulated: " in printed.out
-    assert part(found, "metadata", "annotations")[VERIFIED] == "first"
     later = part(await hub.get(SERVINGS), "metadata", "annotations")
     assert later[VERIFIED] != "first"
     assert later[VERIFIED] in later[VERIFY]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -65,6 +65,17 @@ class Requests:
         """Have `reached` set after so many further requests."""
         self.limit = self.total + count
         self.reached.clear()
+
+    async def cost(self, *, hub: Mapping[str, int], spoke: Mapping[str, int]) -> None:
+        """Wait until exactly so much was asked for: what an answer shows may count later."""
+        expected = (dict(hub), dict(spoke))
+
+        def found() -> tuple[dict[str, int], dict[str, int]]:
+            return dict(self.of("hub")), dict(self.of("spoke"))
+
+        with suppress(AssertionError):
+            await until(lambda: found() == expected, "the cost")
+        assert found() == expected
 
     def clear(self) -> None:
         """Begin to count anew."""
