@@ -82,7 +82,8 @@ def verify_image(text: str) -> str:
     """The image of verifications; raises `SettingError` when it is no name of an image."""
     if not is_image(text):
         raise SettingError(
-            f"{VERIFY_IMAGE}={text}: write the name of an image, such as {DEFAULT_IMAGE}"
+            f"{text!r} is not the name of an image; set --verify-image or {VERIFY_IMAGE} to one,"
+            f" such as {DEFAULT_IMAGE}"
         )
     return text
 

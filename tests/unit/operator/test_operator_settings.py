@@ -2,6 +2,7 @@
 
 import pytest
 
+from knfleet.api.knative.verification import DEFAULT_IMAGE
 from knfleet.cli.process.operator import doubled
 from knfleet.operator.settings import (
     OperatorSettings,
@@ -54,6 +55,16 @@ def test_a_number_that_is_none_is_named() -> None:
     """With the variable and what would be right."""
     with pytest.raises(SettingError, match="K_THREADS_PER_CONTROLLER=many: write a number"):
         from_environment({"K_THREADS_PER_CONTROLLER": "many"})
+
+
+def test_the_image_of_verifications_is_set_for_all() -> None:
+    """Unless a request names one; what is none is refused at the start."""
+    named = from_environment({"KNFLEET_VERIFY_IMAGE": "registry.example.com/knfleet:1.0"})
+
+    assert named.verify_image == "registry.example.com/knfleet:1.0"
+    assert from_environment({}).verify_image == DEFAULT_IMAGE
+    with pytest.raises(SettingError, match="'--rm x' is not the name of an image; set --verify-im"):
+        from_environment({"KNFLEET_VERIFY_IMAGE": "--rm x"})
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,16 @@ import pytest
 
 from knfleet.api.knative.verification import BadVerifyRequest, VerifyRequest, parse_request
 from knfleet.api.meta import Key, Object
+from knfleet.operator.verification.verify_images import expected_text
 from knfleet.operator.verification.verify_objects import (
     ServiceRoute,
     UnusableAnswer,
     broker_route,
     ingress_route,
+    pod_readiness,
     readiness,
+    service_manifest,
+    subscriber_manifests,
 )
 
 META = {"name": "verify-1", "namespace": "knfleet-verify-serving", "generation": 2}
@@ -80,6 +84,63 @@ def test_a_broker_is_asked_at_a_service_of_its_cluster_alone(url: str) -> None:
 
     with pytest.raises(UnusableAnswer, match="Broker knfleet-verify-serving/verify-1"):
         broker_route(broker)
+
+
+@pytest.mark.parametrize(
+    ("image", "arguments", "port", "answer"),
+    [
+        ("hashicorp/http-echo:1.0", ["-text=verify-1 Hello"], 5678, "verify-1 Hello"),
+        (
+            "r.example.com:5000/x/http-echo@sha256:1",
+            ["-text=verify-1 Hello"],
+            5678,
+            "verify-1 Hello",
+        ),
+        ("knfleet", ["verify-server", "--text=verify-1 Hello"], 8080, "verify-1 Hello"),
+        ("example.com/knfleet/hello:2", None, 8080, "Hello"),
+    ],
+)
+def test_copies_of_known_images_are_started_with_a_text(
+    image: str, arguments: list[str] | None, port: int, answer: str
+) -> None:
+    """In a Knative Service, and as the subscriber of a Trigger."""
+    request = VerifyRequest(request="a", text="Hello")
+    service = service_manifest("verify-1", image, request)
+    (container,) = service["spec"]["template"]["spec"]["containers"]
+    pod, exposed = subscriber_manifests("verify-1", image, request)
+    (subscriber,) = pod["spec"]["containers"]
+
+    assert container.get("args") == subscriber.get("args") == arguments
+    assert container.get("ports", [{"containerPort": 8080}]) == [{"containerPort": port}]
+    assert subscriber["env"] == [{"name": "PORT", "value": str(port)}]
+    assert exposed["spec"]["ports"] == [{"port": 80, "targetPort": port}]
+    assert expected_text("verify-1", image, request) == answer
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({}, "no kubelet has reported it yet"),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no node"}]},
+            "no node",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {"state": {"waiting": {"reason": "ErrImagePull", "message": "x"}}}
+                ]
+            },
+            "ErrImagePull: x",
+        ),
+        ({"containerStatuses": ["odd", {"state": None}], "conditions": "odd"}, "no kubelet"),
+    ],
+)
+def test_a_pod_that_is_not_ready_says_what_it_waits_for(status: Object, text: str) -> None:
+    is_ready, said = pod_readiness({"metadata": META, "status": status})
+
+    assert not is_ready
+    assert text in said
 
 
 def test_an_object_whose_controller_has_not_looked_is_not_ready() -> None:

@@ -4,6 +4,8 @@ It answers GET with a text and any other request with 202, and logs the paths of
 the log of its pod shows which events arrived.
 """
 
+import signal
+import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -46,8 +48,29 @@ class VerifyHandler(BaseHTTPRequestHandler):
         """Log nothing of what is not a request."""
 
 
+class VerifyServer(ThreadingHTTPServer):
+    """Listens on one address, or on all of both families."""
+
+    def __init__(self, host: str, port: int, text: str) -> None:
+        if not host and socket.has_dualstack_ipv6():
+            self.address_family = socket.AF_INET6
+        handler = type("Handler", (VerifyHandler,), {"text": text})
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6 and not self.server_address[0]:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
+def end(*_: object) -> None:
+    """End the process."""
+    raise SystemExit(0)
+
+
 def serve(host: str, port: int, text: str) -> None:
-    """Answer requests until the process ends."""
-    handler = type("Handler", (VerifyHandler,), {"text": text})
-    with ThreadingHTTPServer((host, port), handler) as server:
+    """Answer requests until the process is asked to end."""
+    # The first process of a container has no default for it, and Knative waits for minutes.
+    signal.signal(signal.SIGTERM, end)
+    with VerifyServer(host, port, text) as server:
         server.serve_forever()
