@@ -240,6 +240,7 @@ async def registration(scene: HubScene, driver: str, names: Sequence[str]) -> tu
     part.ask("register")
     took = await reached(part, "registered", len(names))
     used = {name: value - before[name] for name, value in scene.used().items()}
+    used["the agents themselves"] = part.cpu()
     parts = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
     print(f"{len(names)} agents by {driver}: {took:.1f} s; CPU seconds: {parts}", flush=True)
     return took, part
@@ -280,11 +281,15 @@ async def agents(scene: HubScene, count: int, rounds: int, idle_seconds: float) 
         began = time.perf_counter()
         await scene.server.start()
         started = time.perf_counter() - began
+        before, agents_before = scene.used(), part.cpu()
         await reached(part, "open", count)
         back = time.perf_counter() - began
+        used = {name: value - before[name] for name, value in scene.used().items()}
+        used["the agents themselves"] = part.cpu() - agents_before
+        parts = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
         print(
             f"server restarted: it listens after {started:.1f} s, all {count} agents are back after"
-            f" {back:.1f} s",
+            f" {back:.1f} s; CPU seconds meanwhile: {parts}",
             flush=True,
         )
     finally:
