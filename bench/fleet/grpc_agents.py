@@ -240,6 +240,7 @@ async def registration(scene: HubScene, driver: str, names: Sequence[str]) -> tu
     part.ask("register")
     took = await reached(part, "registered", len(names))
     used = {name: value - before[name] for name, value in scene.used().items()}
+    used["the agents themselves"] = part.cpu()
     parts = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
     print(f"{len(names)} agents by {driver}: {took:.1f} s; CPU seconds: {parts}", flush=True)
     return took, part
@@ -254,14 +255,19 @@ async def agents(scene: HubScene, count: int, rounds: int, idle_seconds: float) 
             seconds_taken, part = await registration(scene, driver, names)
             took[driver].append(seconds_taken)
             part.kill()
-    ratio = statistics.median(took[GRPC]) / statistics.median(took[CSR])
-    print(f"registration: gRPC takes {ratio:.2f} of the time of certificate requests", flush=True)
+    if rounds:
+        ratio = statistics.median(took[GRPC]) / statistics.median(took[CSR])
+        print(f"registration: gRPC takes {ratio:.2f} of the time of CSRs", flush=True)
     await scene.server.kill()
     await scene.server.start()
     await asyncio.sleep(5)
-    memory = own_memory(scene.server)
+    before_all = own_memory(scene.server)
     _, part = await registration(scene, GRPC, [f"idle-{index:03}" for index in range(count)])
     try:
+        await asyncio.sleep(10)
+        memory = own_memory(scene.server)
+        each = (memory - before_all) / count
+        print(f"registration leaves {each / KB:.0f} KB for each on the gRPC server", flush=True)
         part.ask("live")
         await reached(part, "open", count)
         await asyncio.sleep(10)
@@ -280,11 +286,15 @@ async def agents(scene: HubScene, count: int, rounds: int, idle_seconds: float) 
         began = time.perf_counter()
         await scene.server.start()
         started = time.perf_counter() - began
+        before, agents_before = scene.used(), part.cpu()
         await reached(part, "open", count)
         back = time.perf_counter() - began
+        used = {name: value - before[name] for name, value in scene.used().items()}
+        used["the agents themselves"] = part.cpu() - agents_before
+        parts = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
         print(
             f"server restarted: it listens after {started:.1f} s, all {count} agents are back after"
-            f" {back:.1f} s",
+            f" {back:.1f} s; CPU seconds meanwhile: {parts}",
             flush=True,
         )
     finally:

@@ -112,12 +112,13 @@ class OcmGrpcSpoke(Struct, frozen=True):
         return self.place.hub_folder / "config.yaml"
 
     @contextlib.asynccontextmanager
-    async def registering(self, agents: OcmAgents) -> AsyncGenerator[int]:
+    async def registering(self, agents: OcmAgents, *more: str) -> AsyncGenerator[int]:
         """The registration agent runs; its pid."""
         first = self.place.folder / "grpc-bootstrap.yaml"
         first.write_bytes(self.bootstrap_config)
         flags = ("--registration-auth", "grpc", "--grpc-bootstrap-config", str(first))
-        async with self.place.registering(agents, *flags, "--grpc-config", str(self.config)) as pid:
+        written = ("--grpc-config", str(self.config))
+        async with self.place.registering(agents, *flags, *written, *more) as pid:
             yield pid
 
     @contextlib.asynccontextmanager

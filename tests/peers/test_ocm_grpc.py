@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from knfleet.api.addon.addontemplate import ADDON_TEMPLATES
+from knfleet.api.addon.clustermanagementaddon import CLUSTER_ADDONS
+from knfleet.api.addon.managedclusteraddon import ADDONS
+from knfleet.api.addon.names import DEFAULT_NAMESPACE
 from knfleet.api.certificate_requests import CSRS
 from knfleet.api.cluster.managedcluster import (
     AVAILABLE,
@@ -15,10 +19,11 @@ from knfleet.api.cluster.managedcluster import (
     JOINED,
     LEASE_NAME,
 )
-from knfleet.api.core import CRDS, LEASES, NAMESPACES
+from knfleet.api.core import CRDS, LEASES, NAMESPACES, SECRETS
 from knfleet.api.crds.fleet import spoke_definitions
 from knfleet.api.meta import Key, Object
 from knfleet.api.operator import AGENT_NAMESPACE
+from knfleet.hub.grpc.calls.access_check import AccessCheck
 from knfleet.hub.registration.drivers.csr import approve
 from knfleet.install.hub_manifests import named
 from knfleet.kube.client.verbs import Client
@@ -32,6 +37,7 @@ from testbed.peers.ocm_grpc import OcmGrpcSpoke, grpc_files, ocm_server, serving
 from testbed.peers.ocm_hub import install_definitions, ocm_hub, prepare_hub, running
 from testbed.printed import Printed
 from testbed.waiting import until
+from tests.support import addons
 from tests.support.grpc_works import whole_life
 from tests.support.pairs import accepted
 
@@ -98,6 +104,40 @@ async def test_real_agents_register_beat_and_work_through_our_server(
             async with there.working(agents, *OFTEN):
                 await whole_life(hub, spoke, "w1")
     assert "PermissionDenied" not in place.log("work").read_text()
+
+
+async def test_the_add_on_of_a_real_agent_gets_its_token_through_our_server(
+    clusters: tuple[Lent, Client, Lent, Client], tmp_path: Path
+):
+    hub_lent, hub, spoke_lent, spoke = clusters
+    agents = await ocm_agents(Printed())
+    await hubs.install(hub_lent.connection)
+    await install_definitions(spoke, spoke=True)
+    for namespace in (AGENT_NAMESPACE, DEFAULT_NAMESPACE):
+        await spoke.apply(NAMESPACES, named("v1", "Namespace", namespace))
+    place = OcmSpoke("c1", spoke_lent, tmp_path)
+    place.bootstrap.write_bytes(kubeconfig(NOWHERE, "nothing"))
+    async with (
+        hubs.running(hub_lent.connection),
+        grpc_servers.running(hub_lent.connection, tmp_path) as server,
+    ):
+        there = OcmGrpcSpoke(place, server.config(await bootstrap_token(hub)))
+        async with there.registering(agents, "--addon-kubeclient-registration-auth=token"):
+            await accepted(hub)
+            wanted: list[Object] = [{"type": "KubeClient", "kubeClient": {"hubPermissions": []}}]
+            settings = addons.config_map("settings", "hello")
+            template = addons.template("hello", settings, registration=wanted)
+            await hub.create(ADDON_TEMPLATES, template)
+            await hub.create(CLUSTER_ADDONS, addons.cluster_addon("hello"))
+            await hub.create(ADDONS, addons.addon("hello", "c1"), "c1")
+
+            await addons.is_said(hub, Key("c1", "hello"), "TokenRefreshed", "True")
+
+            found = await spoke.get(SECRETS, "hello-hub-kubeconfig", DEFAULT_NAMESPACE)
+            token = base64.b64decode(found["data"]["token"]).decode()
+            reviewed = await AccessCheck(hub).caller(token)
+            assert reviewed is not None
+            assert reviewed.user == "system:serviceaccount:c1:hello-agent"
 
 
 async def test_our_agent_registers_beats_and_works_through_the_real_server(

@@ -27,7 +27,12 @@ from knfleet.hub.grpc.broker import Broker, EventSubscription, ResyncRequest
 from knfleet.hub.grpc.calls.access_rules import Access
 from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.hub.grpc.calls.publications import Publications
-from knfleet.hub.grpc.event_service import LARGE_AT_ONCE, LARGE_REQUEST_BYTES, EventService
+from knfleet.hub.grpc.event_service import (
+    LARGE_AT_ONCE,
+    LARGE_REQUEST_BYTES,
+    CallRefused,
+    EventService,
+)
 from knfleet.hub.grpc.object_sources import (
     BundleSource,
     ObjectSource,
@@ -249,14 +254,38 @@ class Busy:
         return False
 
 
-async def test_one_agent_has_few_large_events_wait_at_once():
-    """They are kept until the API server has answered; small ones pass beside them."""
+def service_of(busy: Busy) -> EventService:
+    """A service without an API server."""
     _, source, _ = works()
     clusters: Any = Objects()
     broker = Broker({each.data_type: each for each in (source, ObjectSource(CLUSTERS, clusters))})
-    busy, relay, none = Busy(), Known(), object()
+    relay, none = Known(), object()
     parts: list[Any] = [relay, busy, broker, Publications(cast("Any", none), source, broker)]
-    service = EventService(*parts)
+    return EventService(*parts)
+
+
+@pytest.mark.parametrize(
+    ("user", "calls"), [(agent_user("c1", "a1"), 500), ("system:serviceaccount:hub:join", 5000)]
+)
+async def test_hundreds_of_clusters_may_join_by_the_same_token_at_once(user: str, calls: int):
+    """An agent has its own limit, which is lower."""
+    service = service_of(Busy())
+    for _ in range(calls):
+        service.limit_rate(Caller(user))
+
+    def call_too_often() -> None:
+        for _ in range(calls):
+            service.limit_rate(Caller(user))
+
+    with pytest.raises(CallRefused, match="too many calls"):
+        call_too_often()
+    service.limit_rate(Caller(agent_user("c2", "a1")))
+
+
+async def test_one_agent_has_few_large_events_wait_at_once():
+    """They are kept until the API server has answered; small ones pass beside them."""
+    busy = Busy()
+    service = service_of(busy)
     status = EventType(BUNDLES, STATUS, UPDATE)
 
     def publish(size: int) -> asyncio.Task[bytes]:

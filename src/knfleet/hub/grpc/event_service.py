@@ -73,6 +73,8 @@ class ServiceLimits(Struct, frozen=True):
     calls_per_second: float = 100.0
     """Of one caller, after a burst."""
     burst: int = 500
+    joining: int = 10
+    """So many times as much for callers that are no agents: clusters that join share a name."""
     recheck_seconds: float = 600.0
     """How often identity and rights of a subscriber are looked at when nothing changes."""
 
@@ -203,15 +205,12 @@ class EventService:
     def limit_rate(self, caller: Caller) -> None:
         """Refuse a caller that calls too often."""
         now = asyncio.get_running_loop().time()
-        rate = self.rates.setdefault(caller.user, CallRate(self.limits.burst, now))
-        if not rate.take(now, self.limits):
+        times = 1 if caller.is_agent else self.limits.joining
+        rate = self.rates.setdefault(caller.user, CallRate(self.limits, times, now))
+        if not rate.take(now):
             raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many calls; wait and try again")
         if len(self.rates) > 2 * self.limits.streams:
-            self.rates = {
-                user: rate
-                for user, rate in self.rates.items()
-                if not rate.is_full(now, self.limits)
-            }
+            self.rates = {user: rate for user, rate in self.rates.items() if not rate.is_full(now)}
 
     @contextmanager
     def kept(self, caller: Caller, request: bytes) -> Generator[None]:
@@ -341,27 +340,28 @@ class Handlers(grpc.GenericRpcHandler):  # pyright: ignore[reportUntypedBaseClas
 class CallRate:
     """How often a caller has called lately."""
 
-    def __init__(self, burst: int, now: float) -> None:
-        self.left = float(burst)
+    def __init__(self, limits: ServiceLimits, times: int, now: float) -> None:
+        self.per_second = times * limits.calls_per_second
+        self.burst = self.left = float(times * limits.burst)
         self.seen = now
 
-    def refill(self, now: float, limits: ServiceLimits) -> None:
+    def refill(self, now: float) -> None:
         """Count the time since the last call."""
-        gained = (now - self.seen) * limits.calls_per_second
-        self.left, self.seen = min(float(limits.burst), self.left + gained), now
+        gained = (now - self.seen) * self.per_second
+        self.left, self.seen = min(self.burst, self.left + gained), now
 
-    def take(self, now: float, limits: ServiceLimits) -> bool:
+    def take(self, now: float) -> bool:
         """Whether another call may be made now."""
-        self.refill(now, limits)
+        self.refill(now)
         if self.left < 1:
             return False
         self.left -= 1
         return True
 
-    def is_full(self, now: float, limits: ServiceLimits) -> bool:
+    def is_full(self, now: float) -> bool:
         """Whether nothing is to be remembered of a caller."""
-        self.refill(now, limits)
-        return self.left >= limits.burst
+        self.refill(now)
+        return self.left >= self.burst
 
 
 def object_name(event: CloudEvent) -> str:
