@@ -54,7 +54,7 @@ test-full: $(READY) ground ## run the tests that take longer: documentation page
 soak: $(READY) ground ## run the tests that need a quiet machine, then chaos and scale (hours)
 	$(RUN) -m soak -n 0 $(ARGS)
 	HYPOTHESIS_PROFILE=random $(BIN)/pytest -q -n $(WORKERS) -m "not full" tests/unit
-	@$(MAKE) chaos chaos-works scale
+	@$(MAKE) chaos chaos-works chaos-fleet scale
 
 .PHONY: e2e
 e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
@@ -72,6 +72,10 @@ chaos: $(READY) ground ## random faults on a hub and 4 spokes, an hour long (CHA
 .PHONY: chaos-works
 chaos-works: $(READY) ground ## random faults on a hub and 3 agents while works change, 5 minutes long (CHAOS_SEED=7: again)
 	@$(BIN)/python -m tests.chaos.works.run --seed "$(CHAOS_SEED)"
+
+.PHONY: chaos-fleet
+chaos-fleet: $(READY) ground ## random faults on tunnels, drivers, placements, add-ons and Knative fleets too, 5 minutes long
+	@$(BIN)/python -m tests.chaos.fleet.run --seed "$(CHAOS_SEED)"
 
 .PHONY: peers
 peers: $(READY) ground ## compare all samples with the Knative Operator, and record what was compared
