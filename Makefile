@@ -180,7 +180,9 @@ requirements: $(READY) ## pin the newest dependencies again
 	  --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile pyproject.toml --extra grpc -o requirements/runtime.txt; \
 	$$compile pyproject.toml --extra grpc requirements/dev.in -c requirements/runtime.txt -o requirements/dev.txt; \
-	$$compile requirements/bootstrap.in -o requirements/bootstrap.txt
+	$$compile requirements/bootstrap.in -o requirements/bootstrap.txt; \
+	$$compile requirements/serve.in -o requirements/serve.txt; \
+	$$compile requirements/fuzz.in -o requirements/fuzz.txt
 
 .PHONY: clean
 clean: ## remove what the other targets made in this tree
