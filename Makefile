@@ -57,7 +57,7 @@ test-full: $(READY) ground ## run the tests that take longer: documentation page
 soak: $(READY) ground ## run the tests that need a quiet machine, then chaos and scale (hours)
 	$(RUN) -m soak -n 0 $(ARGS)
 	HYPOTHESIS_PROFILE=random $(BIN)/pytest -q -n $(WORKERS) -m "not full" tests/unit
-	@$(MAKE) chaos chaos-works scale
+	@$(MAKE) chaos chaos-works chaos-fleet scale
 
 .PHONY: e2e
 e2e: $(READY) ground ## install Knative from a hub on a spoke: dev clusters, or yours by KUBECONFIG and SPOKE_HOST_KUBECONFIG
@@ -75,6 +75,10 @@ chaos: $(READY) ground ## random faults on a hub and 4 spokes, an hour long (CHA
 .PHONY: chaos-works
 chaos-works: $(READY) ground ## random faults on a hub and 3 agents while works change, 5 minutes long (CHAOS_SEED=7: again)
 	@$(BIN)/python -m tests.chaos.works.run --seed "$(CHAOS_SEED)"
+
+.PHONY: chaos-fleet
+chaos-fleet: $(READY) ground ## random faults on tunnels, drivers, placements, add-ons and Knative fleets too, 5 minutes long
+	@$(BIN)/python -m tests.chaos.fleet.run --seed "$(CHAOS_SEED)"
 
 .PHONY: peers
 peers: $(READY) ground ## compare all samples with the Knative Operator, and record what was compared
@@ -187,7 +191,9 @@ requirements: $(READY) ## pin the newest dependencies again
 	  --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile pyproject.toml --extra grpc -o requirements/runtime.txt; \
 	$$compile pyproject.toml --extra grpc requirements/dev.in -c requirements/runtime.txt -o requirements/dev.txt; \
-	$$compile requirements/bootstrap.in -o requirements/bootstrap.txt
+	$$compile requirements/bootstrap.in -o requirements/bootstrap.txt; \
+	$$compile requirements/serve.in -o requirements/serve.txt; \
+	$$compile requirements/fuzz.in -o requirements/fuzz.txt
 
 .PHONY: clean
 clean: ## remove what the other targets made in this tree

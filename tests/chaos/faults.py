@@ -39,6 +39,8 @@ LEVELS = Resource(
     namespaced=False,
 )
 THROTTLE = Key("", "chaos-throttle")
+UNCONFIGURED = "failed to configure policy"
+"""What an API server answers that was started just now, and does not know yet of all CRDs."""
 REJECTED = "apiserver_flowcontrol_rejected_requests_total"
 
 Fault = Callable[[Stage, Step], AbstractAsyncContextManager[None]]
@@ -54,8 +56,11 @@ async def persist(
         nonlocal last
         try:
             await act()
-        except (BadRequest, Forbidden, Invalid):
-            raise
+        except (BadRequest, Forbidden, Invalid) as error:
+            if UNCONFIGURED not in str(error):
+                raise
+            last = error
+            return False
         except KubeError as error:
             last = error
             return False

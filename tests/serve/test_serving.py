@@ -56,13 +56,13 @@ async def test_an_event_reaches_a_function_that_has_no_pod(site: Site) -> None:
             "data": '{"greeting": "hello"}',
         }
     ]
-    works = await site.type_in("verify", "KnativeEventing/knative", "--timeout", "300")
+    works = await site.type_in("verify", "KnativeEventing/knative", *VERIFY)
     assert works.code == 0, works
     assert "VerificationSucceeded" in works.out
 
     await site.hub.change(EVENTINGS, defaultBrokerClass="Nobody")
     waited = await site.type_in("wait", "KnativeEventing/knative", "--timeout", "300")
     assert waited.code == 0, waited
-    broken = await site.type_in("verify", "KnativeEventing/knative", "--timeout", "60")
+    broken = await site.type_in("verify", "KnativeEventing/knative", *VERIFY)
     assert broken.code == 1, broken
     assert "VerificationFailed" in broken.out

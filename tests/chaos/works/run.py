@@ -14,15 +14,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 from msgspec.structs import replace
 
 from knfleet.kube.errors import KubeError
-from tests.chaos.plan import Place, Step, dealt
-from tests.chaos.works.works_faults import HANDS, SORTS, strike
+from tests.chaos.plan import Place, Sort, Step, dealt
+from tests.chaos.works.works_faults import FAULTS, HANDS, SORTS, Hand, WorksFault
 from tests.chaos.works.works_judge import problems
 from tests.chaos.works.works_stage import WorksStage, works_stage
 
@@ -35,6 +35,12 @@ LOOK_SECONDS = 0.5
 class WorksRun:
     """One run on one stage."""
 
+    sorts: Sequence[Sort] = SORTS
+    faults: Mapping[str, WorksFault] = FAULTS
+    """What lasts, and is lifted again."""
+    hands: Mapping[str, Hand] = HANDS
+    """What users do."""
+
     def __init__(self, stage: WorksStage, seed: int, minutes: float) -> None:
         self.stage = stage
         names = sorted(stage.members)
@@ -44,7 +50,7 @@ class WorksRun:
             Place.RESOURCE: names,
             Place.CENTRE: ["centre"],
         }
-        self.plan = dealt(seed, minutes, targets, SORTS)
+        self.plan = dealt(seed, minutes, targets, self.sorts)
         self.began = time.time()
         self.places: dict[tuple[str, str], asyncio.Lock] = {}
         self.done: Counter[str] = Counter()
@@ -80,21 +86,23 @@ class WorksRun:
         draw = Random(self.plan.seed)
         for member in self.stage.members.values():
             for _ in range(FIRST_WORKS):
-                await HANDS["create-work"](self.stage, member, draw)
+                await self.hands["create-work"](self.stage, member, draw)
 
     async def play_step(self, step: Step) -> None:
         """Play one step; two of a kind never strike one place at once."""
-        by_hand = step.fault in HANDS
+        by_hand = step.fault in self.hands
         place = (step.target, "hand" if by_hand else "fault")
         async with self.places.setdefault(place, asyncio.Lock()):
             if by_hand:
                 member = self.stage.members[step.target]
-                text = await HANDS[step.fault](self.stage, member, Random(step.draw))
+                text = await self.hands[step.fault](self.stage, member, Random(step.draw))
                 self.say(f"{step.target}: {text}")
             else:
                 self.say(str(step))
                 left = max(0.1, self.began + self.plan.peace_at - time.time())
-                await strike(self.stage, replace(step, seconds=min(step.seconds, left)))
+                cut = replace(step, seconds=min(step.seconds, left))
+                async with self.faults[step.fault](self.stage, cut):
+                    await asyncio.sleep(cut.seconds)
         self.done[step.fault] += 1
 
     async def at_rest(self) -> list[str]:
@@ -121,32 +129,49 @@ class WorksRun:
         return found
 
 
-async def chaos(seed: int, minutes: float, spokes: int, out: Path) -> tuple[list[str], int]:
+async def chaos(
+    seed: int,
+    minutes: float,
+    spokes: int,
+    out: Path,
+    *,
+    kind: type[WorksStage] = WorksStage,
+    played: type[WorksRun] = WorksRun,
+) -> tuple[list[str], int]:
     """Run once; what is wrong at the end, and how many faults were played."""
     with tempfile.TemporaryDirectory(prefix="knfleet-chaos-works-") as root:
-        async with works_stage(Path(root), spokes=spokes) as stage:
-            run = WorksRun(stage, seed, minutes)
+        async with works_stage(Path(root), spokes=spokes, kind=kind) as stage:
+            run = played(stage, seed, minutes)
             wrong = await run.play()
             if wrong:
                 out.mkdir(parents=True, exist_ok=True)
                 (out / f"seed-{seed}.txt").write_text("\n".join(wrong) + "\n")
-                for member in stage.members.values():
-                    log = member.agent.folder / "agent.log"
-                    shutil.copy(log, out / f"seed-{seed}.{member.name}.log")
+                logs = {
+                    each.name: each.agent.folder / "agent.log" for each in stage.members.values()
+                }
+                for name, log in {**logs, "hub": stage.process.log}.items():
+                    shutil.copy(log, out / f"seed-{seed}.{name}.log")
             return wrong, run.done.total()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    out: Path = OUT,
+    kind: type[WorksStage] = WorksStage,
+    played: type[WorksRun] = WorksRun,
+) -> int:
     """Run, and print what came of it; 1 when something did not hold."""
     parser = argparse.ArgumentParser(description="random faults on works of a real fleet")
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", default="", help="another each time when empty")
     parser.add_argument("--spokes", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--out", type=Path, default=out)
     given = parser.parse_args(arguments)
     seed = int(given.seed) if given.seed else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, {given.minutes:g} minutes, {given.spokes} spokes", flush=True)
-    wrong, count = asyncio.run(chaos(seed, given.minutes, given.spokes, given.out))
+    playing = chaos(seed, given.minutes, given.spokes, given.out, kind=kind, played=played)
+    wrong, count = asyncio.run(playing)
     for each in wrong:
         print(each, flush=True)
     print(f"seed {seed}: {count} faults, {len(wrong)} problems", flush=True)

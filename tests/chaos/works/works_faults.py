@@ -1,6 +1,5 @@
 """What is done to hub, clusters, agents and works; each fault that lasts is lifted again."""
 
-import asyncio
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -281,9 +280,3 @@ HANDS: dict[str, Hand] = {
     "delete-object": delete_object,
     "unlabel-object": unlabel_object,
 }
-
-
-async def strike(stage: WorksStage, step: Step) -> None:
-    """Play a fault that lasts."""
-    async with FAULTS[step.fault](stage, step):
-        await asyncio.sleep(step.seconds)

@@ -1,5 +1,7 @@
 """Whether clusters have what their works want, and nothing else."""
 
+import re
+
 from knfleet.api.core import CONFIG_MAPS
 from knfleet.api.meta import Object
 from knfleet.api.work.appliedmanifestwork import APPLIED_WORKS
@@ -10,12 +12,22 @@ from tests.chaos.works.works_stage import Member, WorksStage
 from tests.support.works import conditions
 
 SYSTEM = {"kube-root-ca.crt"}
+DRAWN = re.compile(r"w[0-9]+")
+"""The names of works that are created by hand; others are made by controllers of the hub."""
 
 
 async def problems(stage: WorksStage, member: Member) -> list[str]:
     """What of a cluster is not as it is wanted."""
-    works = (await stage.client.list(WORKS, member.name)).items
-    applied = (await member.client.list(APPLIED_WORKS)).items
+    works = [
+        each
+        for each in (await stage.client.list(WORKS, member.name)).items
+        if DRAWN.fullmatch(each["metadata"]["name"])
+    ]
+    applied = [
+        each
+        for each in (await member.client.list(APPLIED_WORKS)).items
+        if DRAWN.fullmatch(each["spec"]["manifestWorkName"])
+    ]
     objects = (await member.client.list(CONFIG_MAPS, PLACE)).items
     found = {each["metadata"]["name"]: each for each in objects}
     return [

@@ -40,6 +40,8 @@ class Member:
         self.way = way
         self.works = WantedWorks(lent.name)
         self.foreign: dict[str, Object] = {}
+        self.flags: tuple[str, ...] = ()
+        """How the agent is started."""
         self.is_down = asyncio.Lock()
         """Held while the agent is kept from running."""
 
@@ -49,62 +51,89 @@ class Member:
             async with self.is_down:
                 process = self.agent.process
                 if process is None or process.returncode is not None:
-                    await self.agent.start()
+                    await self.agent.start(*self.flags)
             await asyncio.sleep(0.5)
 
 
 class WorksStage:
     """Everything that faults can strike."""
 
-    def __init__(self, pool: Pool, lent: Lent, client: Client, process: HubProcess) -> None:
+    def __init__(self, pool: Pool, lent: Lent, client: Client, root: Path) -> None:
         self.pool = pool
         self.lent = lent
         self.client = client
-        self.process = process
+        self.root = root
         self.members: dict[str, Member] = {}
+        self.process: HubProcess
+        self.flags = ("--disable-ha",)
+        """How the hub is started."""
+
+    async def prepare(self, closing: AsyncExitStack) -> None:
+        """Make the hub ready to be started."""
+        await hubs.install(self.lent.connection)
+        await self.client.apply(CLUSTER_MANAGERS, self.cluster_manager())
+        account = await hubs.as_account(self.lent.connection, CLUSTER_MANAGER)
+        config = kubeconfig(self.root, account)
+        self.process = HubProcess(config, self.releases(), self.root / "hub.log")
+        closing.push_async_callback(self.process.kill)
+
+    def cluster_manager(self) -> Object:
+        """How the hub is configured."""
+        return cluster_manager(HubInstall(image=""))
+
+    def releases(self) -> Path:
+        """The folder with the release files of Knative; there are none."""
+        return self.root
 
     async def start_hub(self) -> None:
         """Start the hub's process."""
-        await self.process.start(SYSTEM_NAMESPACE=OPERATOR_NAMESPACE)
+        await self.process.start(*self.flags, SYSTEM_NAMESPACE=OPERATOR_NAMESPACE)
+
+    async def way_to_hub(self, closing: AsyncExitStack) -> Way:
+        """The connection of the next cluster to the hub, which can be struck."""
+        return await closing.enter_async_context(Way(self.lent.connection.endpoint.server))
+
+    async def introduce(self, member: Member) -> None:
+        """Tell an agent where the hub is."""
+        endpoint = replace(self.lent.connection.endpoint, server=member.way.url)
+        member.agent.point_to(endpoint, await bootstrap_token(self.client))
 
 
 @asynccontextmanager
-async def works_stage(root: Path, *, spokes: int) -> AsyncGenerator[WorksStage]:
+async def works_stage(
+    root: Path, *, spokes: int, kind: type[WorksStage] = WorksStage
+) -> AsyncGenerator[WorksStage]:
     """Fresh clusters that have joined a hub."""
     pool = Pool(root / "ground")
     try:
         first, *others = await pool.lend(spokes + 1)
         async with AsyncExitStack() as closing:
             client = await closing.enter_async_context(Client(first.connection, BY_HAND))
-            await hubs.install(first.connection)
-            await client.apply(CLUSTER_MANAGERS, cluster_manager(HubInstall(image="")))
-            account = await hubs.as_account(first.connection, CLUSTER_MANAGER)
-            process = HubProcess(kubeconfig(root, account), root, root / "hub.log")
-            made = WorksStage(pool, first, client, process)
-            closing.push_async_callback(process.kill)
+            made = kind(pool, first, client, root)
+            await made.prepare(closing)
             await made.start_hub()
             for each in others:
-                made.members[each.name] = await join(made, each, root, closing)
+                made.members[each.name] = await join(made, each, closing)
             yield made
     finally:
         await asyncio.to_thread(pool.close)
 
 
-async def join(made: WorksStage, lent: Lent, root: Path, closing: AsyncExitStack) -> Member:
+async def join(made: WorksStage, lent: Lent, closing: AsyncExitStack) -> Member:
     """Have a cluster join the hub by a connection that can be struck."""
     client = await closing.enter_async_context(Client(lent.connection, BY_HAND))
-    way = await closing.enter_async_context(Way(made.lent.connection.endpoint.server))
+    way = await made.way_to_hub(closing)
     for each in spoke_definitions():
         await client.apply(CRDS, each)
         await hubs.established(client, each["metadata"]["name"])
     await prepare_spoke(client)
-    folder = root / lent.name
+    folder = made.root / lent.name
     folder.mkdir()
     agent = Agent(lent, folder, lent.name)
-    endpoint = replace(made.lent.connection.endpoint, server=way.url)
-    agent.point_to(endpoint, await bootstrap_token(made.client))
+    member = Member(lent, client, agent, way)
+    await made.introduce(member)
     closing.push_async_callback(agent.end, signal.SIGKILL)
-    await agent.start()
+    await agent.start(*member.flags)
 
     async def is_pending() -> bool:
         return bool(await accept_clusters.pending_requests(made.client, lent.name))
@@ -113,7 +142,6 @@ async def join(made: WorksStage, lent: Lent, root: Path, closing: AsyncExitStack
     await accept_clusters.accept(made.client, lent.name)
     await made.client.patch(CLUSTERS, Key("", lent.name), {"spec": {"hubAcceptsClient": True}})
     await condition(made.client, AVAILABLE, "True", name=lent.name)
-    member = Member(lent, client, agent, way)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}}
     await client.apply(NAMESPACES, namespace)
     for name in FOREIGN:
