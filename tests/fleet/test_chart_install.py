@@ -19,9 +19,10 @@ from knfleet.install.operator_options import OperatorInstall
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, NotFound, ServerError
 from knfleet.kube.yaml import dump_all
-from knfleet.release.source.sources import MODULE_FOLDER
+from knfleet.release.source.sources import MODULE_FOLDER, GoModuleSource
 from testbed.clusters import Lend, Lent
 from testbed.operators import HOME, Hub
+from testbed.peers.ocm_grpc import grpc_files
 from testbed.waiting import until
 from tests.support.helm import CHART, Helm, helm_binary
 
@@ -127,6 +128,51 @@ async def test_a_crd_of_somebody_else_is_left_to_them(
 
     found = await bare.client.get(CRDS, name)
     assert "meta.helm.sh/release-name" not in (found["metadata"].get("annotations") or {})
+    await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
+
+
+MONITORING = GoModuleSource("github.com/prometheus-operator/prometheus-operator", "v0.94.1")
+CONTENTS = """{{range .items}}{{.kind}}/{{.metadata.name}} {{end}}"""
+
+
+async def test_everything_that_values_can_add_is_installed(
+    bare: Hub, helm_binary: Path, small_root: Path, tmp_path: Path
+) -> None:
+    """The kinds of Prometheus are checked by its operator's own CRDs; the dashboard is ready."""
+    folder = Path((await MONITORING.download()).directory) / "example/prometheus-operator-crd"
+    for kind in ("podmonitors", "prometheusrules"):
+        file = folder / f"monitoring.coreos.com_{kind}.yaml"
+        await bare.kubectl("apply", "--server-side", "-f", str(file))
+    await bare.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await bare.kubectl("create", "namespace", NAMESPACE)
+    files = grpc_files(tmp_path / "tls")
+    pair = (f"--cert={files.folder}/tls.crt", f"--key={files.folder}/tls.key")
+    await bare.kubectl("create", "secret", "tls", "web", "-n", NAMESPACE, *pair)
+    file = values(
+        tmp_path,
+        small_root,
+        dashboard={"enabled": True, "tlsSecret": "web", "names": ["localhost"]},
+        podDisruptionBudget={"enabled": True},
+        podMonitor={"enabled": True, "labels": {"release": "prometheus"}},
+        prometheusRule={"enabled": True},
+        networkPolicy={"from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+    )
+    helm = Helm(helm_binary, tmp_path, bare.lent.kubeconfig)
+
+    await helm.done("install", "operator", str(CHART), "-n", NAMESPACE, "-f", file, *WAIT)
+
+    kinds = "podmonitors,prometheusrules,poddisruptionbudgets,networkpolicies"
+    found = await bare.kubectl("get", kinds, "-n", NAMESPACE, f"-ogo-template={CONTENTS}")
+    assert sorted(found.split()) == [
+        "NetworkPolicy/knative-operator",
+        "NetworkPolicy/knfleet-dashboard",
+        "PodDisruptionBudget/knative-operator",
+        "PodMonitor/knative-operator",
+        "PrometheusRule/knative-operator",
+    ]
+    said = await bare.kubectl("-n", NAMESPACE, "logs", "deployment/knfleet-dashboard")
+    assert said.startswith("https://")
+    assert "is forbidden" not in said
     await helm.done("uninstall", "operator", "-n", NAMESPACE, *WAIT)
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from knfleet.api.meta import Object
 from knfleet.apply.manifest_fields import part
-from knfleet.install.chart import generated
+from knfleet.install.chart import DASHBOARD_KINDS, generated
+from knfleet.install.chart_schema import SCHEMA
 from knfleet.install.operator_manifests import everything
 from knfleet.install.operator_options import BUILT_IN, OperatorInstall, PluginImage
-from knfleet.kube.yaml import dump_all
+from knfleet.kube.yaml import dump_all, load_all
+from knfleet.web.server.authorization import SHOWN_KINDS
 from tests.support.helm import CHART, Helm, helm, helm_binary
 
 __all__ = ["helm", "helm_binary"]
@@ -221,6 +223,69 @@ async def test_values_that_make_no_sense_fail_with_a_reason(
 
     assert answer.code == 1
     assert words in answer.complaint
+
+
+def settings(where: str, value: Any) -> Any:
+    """Values with one setting below `knative_operator`."""
+    for name in reversed(where.split(".")):
+        value = {name: value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        ("multiclustr.enabled", True, "additional properties 'multiclustr' not allowed"),
+        ("multicluster.replicas", "two", "got string, want integer"),
+        ("multicluster.replicas", 0, "minimum: got 0, want 1"),
+        ("multicluster.remoteDeploymentsPollInterval", "soon", "'soon' does not match pattern"),
+        ("multicluster.plugins", [{"image": "a"}], "missing property 'name'"),
+        ("knative_operator.tolerations", {}, "got object, want null or array"),
+        ("podDisruptionBudget.maxUnavailable", "some", "'some' does not match pattern"),
+        ("dashboard.enabled", "yes", "got string, want boolean"),
+    ],
+)
+async def test_values_of_another_shape_are_refused_by_the_schema(
+    helm: Helm, tmp_path: Path, where: str, value: Any, words: str
+) -> None:
+    """With the path of the value."""
+    answer = await helm.run(
+        "template", "operator", str(CHART), "-f", written(tmp_path, settings(where, value))
+    )
+
+    assert answer.code == 1
+    assert words in answer.complaint
+    assert where.split(".", maxsplit=1)[0] in answer.complaint
+
+
+def test_the_schema_knows_every_value_and_no_others() -> None:
+    """What it describes below `knative_operator` is what the file of values lists there."""
+    (values,) = load_all((CHART / "values.yaml").read_text())
+    optional = {"extraObjects"}
+
+    def compare(found: Any, schema: Any, at: str) -> None:
+        known = schema["properties"]
+        assert found.keys() == known.keys() - optional, at
+        for name, value in found.items():
+            if isinstance(value, dict) and "properties" in known[name] and value:
+                compare(value, known[name], f"{at}.{name}")
+
+    compare(values["knative_operator"], SCHEMA["properties"]["knative_operator"], "")
+
+
+def test_the_dashboard_may_read_what_it_shows() -> None:
+    """The chart cannot import it, so the lists are compared here."""
+    assert set(DASHBOARD_KINDS) == set(SHOWN_KINDS)
+
+
+async def test_a_dashboard_needs_a_certificate_or_a_proxy(helm: Helm, tmp_path: Path) -> None:
+    """One of them, not both."""
+    for more in ({}, {"tlsSecret": "web", "insecureHttp": True}):
+        values = {"dashboard": {"enabled": True, **more}}
+        answer = await helm.run("template", "operator", str(CHART), "-f", written(tmp_path, values))
+
+        assert answer.code == 1
+        assert "name the Secret with its certificate in tlsSecret" in answer.complaint
 
 
 async def test_a_plugin_of_our_own_needs_no_volume(helm: Helm, tmp_path: Path) -> None:

@@ -267,6 +267,35 @@ async def test_what_a_registry_lost_is_pushed_again_and_what_it_damaged_is_found
 
 
 @pytest.mark.full
+async def test_what_a_registry_damaged_is_pushed_again(public: PublicSide, tmp_path: Path) -> None:
+    """A registry that keeps what it has is named; once that is deleted it takes the right one."""
+    saved = tmp_path / "layout"
+    await done(*public.save(saved))
+    async with registry(tmp_path / "private") as private:
+        push = ("airgap", "push", str(saved), "--to", private.host)
+        await done(*push)
+        image = next(iter(public.images.values()))
+        same_size, shorter = [private.blob_file(each) for each in list(image.blobs)[1:3]]
+        same_size.write_bytes(b"x" * same_size.stat().st_size)
+
+        quick = await typed(*push)
+        kept = await typed(*push, "--full")
+        same_size.unlink()
+        await done(*push, "--full")
+        shorter.write_bytes(b"x")
+        without_full = await typed(*push)
+        shorter.unlink()
+        await done(*push)
+        await done("airgap", "verify", str(saved), "--in", private.host, "--full")
+
+        words = "and the registry keeps it although it was sent again"
+        assert quick.exit_code == 0
+        assert (kept.exit_code, words in kept.output) == (1, True)
+        assert f"@sha256:{same_size.parent.name} has another content" in kept.output
+        assert (without_full.exit_code, words in without_full.output) == (1, True)
+
+
+@pytest.mark.full
 async def test_an_image_that_is_not_there_is_named(public: PublicSide, tmp_path: Path) -> None:
     """With the registry that was asked instead of the one in its name."""
     missing = await typed(

@@ -34,7 +34,8 @@ async def test_a_real_spoke_is_used_with_rights_and_lost_when_it_stands_still(
             spokes.use(key("one"), "test")
             expected = access_errors.REMOTE_CLIENT_CREATION_FAILED
             state = await until_phase(spokes, "one", Phase.REFUSED, expected)
-            assert "create, list, patch clusterroles.rbac.authorization.k8s.io" in state.message
+            assert "list clusterroles.rbac.authorization.k8s.io; create, list" in state.message
+            assert "patch clusterrolebindings.rbac.authorization.k8s.io" in state.message
             assert state.uid == ""
 
             await hub.create(CLUSTER_ROLE_BINDINGS, administrator("hub-access"))

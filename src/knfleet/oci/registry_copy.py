@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from msgspec import Struct
 
-from knfleet.oci.errors import BadReference, ImageError
+from knfleet.oci.errors import BadImage, BadReference, ImageError
 from knfleet.oci.image_manifest import Descriptor, ImageManifest, image_manifest
 from knfleet.oci.image_reference import ImageReference, RegistryPlace, image_reference
 from knfleet.oci.layout_folder import IMAGE
@@ -63,10 +63,22 @@ def manifests(layout: ImageLayout, digest: str) -> Iterator[tuple[str, bytes, Im
 
 
 class RegistryUpload:
-    """Puts images of a layout into a registry; what is there already is not sent again."""
+    """Puts images of a layout into a registry; what is there already is not sent again.
 
-    def __init__(self, client: RegistryClient, layout: ImageLayout, place: RegistryPlace) -> None:
+    What is there but damaged is sent again, and read again, for a registry may keep what it has.
+    """
+
+    def __init__(
+        self,
+        client: RegistryClient,
+        layout: ImageLayout,
+        place: RegistryPlace,
+        *,
+        full: bool = False,
+    ) -> None:
         self.client, self.layout, self.place = client, layout, place
+        self.full = full
+        """Whether blobs that are there are read, beside their size."""
         self.homes: dict[str, str] = {}
         """A repository that has a blob, by digest: registries take it over from there."""
         self.sent_bytes = 0
@@ -90,7 +102,10 @@ class RegistryUpload:
             if origin == image.repository:
                 return
             there = await self.client.has_blob(self.place, image.repository, part.digest)
-            if there != part.size:
+            is_damaged = there is not None and (
+                there != part.size or (self.full and not await self.is_whole(image, part))
+            )
+            if there is None or is_damaged:
 
                 async def body() -> AsyncIterator[bytes]:
                     for chunk in self.layout.chunks(part.digest):
@@ -100,7 +115,39 @@ class RegistryUpload:
                     self.place, image.repository, part.digest, part.size, body, origin
                 ):
                     self.sent_bytes += part.size
+            if is_damaged and not await self.is_whole(image, part):
+                raise BadImage(
+                    f"{self.place.host}/{image.repository}@{part.digest} has another content than"
+                    " its digest says, and the registry keeps it although it was sent again;"
+                    " delete this blob from the storage of the registry, and push again"
+                )
             self.homes[part.digest] = image.repository
+
+    async def is_whole(self, image: PlacedImage, part: Descriptor) -> bool:
+        """Whether a blob in the registry has the content that its digest says."""
+        found = await content_digest(self.client, self.place, image.repository, part)
+        return found == part.digest
+
+
+async def content_digest(
+    client: RegistryClient, place: RegistryPlace, repository: str, part: Descriptor
+) -> str:
+    """The digest of what a registry sends as a blob, as far as the blob's size."""
+    digest = hashlib.sha256()
+    read = 0
+
+    def write(offset: int, content: bytes) -> None:
+        nonlocal read
+        if offset != read:
+            raise TooMuch
+        read += len(content)
+        if read > part.size:
+            raise TooMuch
+        digest.update(content)
+
+    with contextlib.suppress(TooMuch):
+        await client.blob(place, repository, part.digest, lambda: read, write)
+    return f"sha256:{digest.hexdigest()}"
 
 
 class RegistryCheck:
@@ -148,21 +195,7 @@ class RegistryCheck:
             return [f"{name} has {size} bytes, not {part.size}"]
         if not self.full:
             return []
-        digest = hashlib.sha256()
-        read = 0
-
-        def write(offset: int, content: bytes) -> None:
-            nonlocal read
-            if offset != read:
-                raise TooMuch
-            read += len(content)
-            if read > part.size:
-                raise TooMuch
-            digest.update(content)
-
-        with contextlib.suppress(TooMuch):
-            await self.client.blob(self.place, image.repository, part.digest, lambda: read, write)
-        if digest.hexdigest() != part.digest.removeprefix("sha256:"):
+        if await content_digest(self.client, self.place, image.repository, part) != part.digest:
             return [f"{name} has another content than its digest says"]
         return []
 

@@ -16,6 +16,8 @@ from knfleet.release.parsed_cache import write_atomically
 
 LOCK = "bundle.lock"
 FORMAT = 1
+PUBLISHED = "published-checksums"
+"""The folder beside the release files that has the checksums that each release publishes."""
 
 
 class Lock(Struct, frozen=True, kw_only=True):

@@ -140,10 +140,15 @@ def save(  # noqa: PLR0913, PLR0917 - each is an option
 @click.command()
 @layout_argument
 @place_option("--to", required=True, help="Registry, and a folder in it: HOST[:PORT][/PREFIX].")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Read what the registry has already, and send again what its digest does not fit.",
+)
 @login_option
 @ca_option
 @explained(ReleaseError, ImageError, OSError)
-def push(layout: Path, place: str, login: Path | None, ca_file: Path | None) -> None:
+def push(layout: Path, place: str, full: bool, login: Path | None, ca_file: Path | None) -> None:
     """Put saved images into a private registry, and print the setting that uses them.
 
     \b
@@ -159,7 +164,7 @@ def push(layout: Path, place: str, login: Path | None, ca_file: Path | None) -> 
         images = placed_images(opened, chosen)
         with progress() as reporter:
             async with registries(login, ca_file) as client:
-                upload = RegistryUpload(client, opened, chosen)
+                upload = RegistryUpload(client, opened, chosen, full=full)
                 for number, image in enumerate(images, 1):
                     await upload.push(image)
                     if reporter:
@@ -272,8 +277,8 @@ def verify(
         if problems:
             where = place if place and not report.problems else layout
             hint = (
-                "run `knfleet airgap push` again, which sends what is missing; content that is not"
-                " what its digest says must be deleted in the registry before"
+                "run `knfleet airgap push --full` again, which sends what is missing or damaged,"
+                " and names what the registry keeps although it is damaged"
                 if where == place
                 else "run `knfleet airgap save` again, which keeps what is whole"
             )

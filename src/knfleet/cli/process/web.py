@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     default="127.0.0.1",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen; port 8787 when none is given, 0 for any.",
+    help="Where to listen; port 8787 when none is given, 0 for any. A port alone is that of the"
+    " pod, if this runs in one.",
 )
 @click.option("--login", is_flag=True, help="Have people log in with tokens of their own.")
 @click.option("--web-actions", "actions", is_flag=True, help="Allow retry, pause and upgrade.")
@@ -70,6 +71,8 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     from knfleet.web.server.settings import check_free
 
     logs.configure("warning")
+    if options["address"].startswith(":"):
+        options["address"] = f"{pod_address()}{options['address']}"
     beside = StandaloneDashboard(
         connection=connection_of(kubeconfig, context),
         settings=settings_of(options),
@@ -80,6 +83,16 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     )
     check_free(beside.settings)
     start(partial(build, beside=beside))
+
+
+def pod_address() -> str:
+    """Where a port alone is listened on: at the address of the pod, if this is one."""
+    import os
+
+    from knfleet.runtime.http.listen_address import bind_host
+
+    host = bind_host() or os.environ.get("POD_IP") or "0.0.0.0"  # noqa: S104 - a pod's own
+    return f"[{host}]" if ":" in host else host
 
 
 def settings_of(options: dict[str, Any]) -> "WebSettings":

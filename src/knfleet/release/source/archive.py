@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from knfleet.release.errors import BadManifest, NotAvailable
 from knfleet.release.layout import SECTIONS, is_manifest
-from knfleet.release.lock import LOCK, Lock, make_lock, write_lock
+from knfleet.release.lock import LOCK, PUBLISHED, Lock, bundle_files, make_lock, write_lock
 
 MOST_BYTES = 512 * 1024 * 1024
 MOST_FILES = 20_000
@@ -166,12 +166,10 @@ def copy_bundle(source: Path, target: Path, lock: Lock) -> None:
     with tempfile.TemporaryDirectory(prefix=".pull.", dir=target.parent) as temporary:
         fresh = Path(temporary) / "new"
         fresh.mkdir()
-        for section in SECTIONS:
-            for file in sorted((source / section).rglob("*")):
-                if is_manifest(file) and file.is_file():
-                    path = fresh / file.relative_to(source)
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(file, path)
+        for file in [*bundle_files(source), *sorted((source / PUBLISHED).glob("*/*/*/*"))]:
+            path = fresh / file.relative_to(source)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, path)
         write_lock(lock, fresh / LOCK)
         if target.exists():
             target.rename(Path(temporary) / "old")
@@ -184,7 +182,7 @@ def check_replaceable(target: Path) -> None:
         return
     if not target.is_dir():
         raise NotAvailable(f"{target}: is not a folder; give another one")
-    others = {entry.name for entry in target.iterdir()} - {*SECTIONS, LOCK}
+    others = {entry.name for entry in target.iterdir()} - {*SECTIONS, LOCK, PUBLISHED}
     if others:
         raise NotAvailable(
             f"{target}: holds other things than release files ({min(others)}); "

@@ -5,6 +5,7 @@ where. Plugins are released per minor version, so their `.0` is taken.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from msgspec import Struct
 
 from knfleet.release.errors import FetchRefused, NotAvailable
 from knfleet.release.layout import GUARD, GUARD_VERSIONS, INGRESS, SOURCES
+from knfleet.release.lock import PUBLISHED
 from knfleet.release.parsed_cache import write_atomically
 from knfleet.release.source.download import DownloadLimits, Downloads
-from knfleet.release.version import ReleaseVersion, parse
+from knfleet.release.version import parse
 
 HOST = "https://github.com"
 AT_ONCE = 4
@@ -79,6 +81,59 @@ GUARD_RELEASE = ReleaseFiles(
 )
 
 
+CHECKSUMS, SIGNATURE, CERTIFICATE = "checksums.txt", "checksums.txt.sig", "checksums.txt.pem"
+NAMES = (CHECKSUMS, SIGNATURE, CERTIFICATE)
+
+
+class ReleaseAsset(Struct, frozen=True):
+    """A file of a release, and where it belongs."""
+
+    path: str
+    """Below the folder of release files."""
+    repository: str
+    tag: str
+    name: str
+
+    @property
+    def release(self) -> str:
+        return f"{self.repository} {self.tag}"
+
+    @property
+    def folder(self) -> str:
+        """Where the checksums of its release are, below their folder."""
+        return f"{self.repository}/{self.tag}"
+
+    def url(self, host: str, name: str = "") -> str:
+        """The address of the file, or of another one of the same release."""
+        return f"{host}/{self.repository}/releases/download/{self.tag}/{name or self.name}"
+
+
+def release_assets(versions: Sequence[str]) -> Iterator[ReleaseAsset]:
+    """Every file of some versions, with those of plugins."""
+    if not versions:
+        raise NotAvailable("name the versions, for example releases:1.22.1,1.23.0")
+    for text in versions:
+        version = parse(text)
+        if version is None or version.parts != 3 or text.startswith("v"):
+            raise NotAvailable(f"{text}: write a full version, such as 1.23.0")
+        yield from assets(COMPONENT_RELEASES, text, f"knative-v{text}")
+        minor = version.minor_text
+        yield from assets(PLUGIN_RELEASES, minor, f"knative-v{minor}.0")
+        if guard := GUARD_VERSIONS.get(minor):
+            yield from assets((GUARD_RELEASE,), guard, f"v{guard}.0")
+
+
+def assets(releases: Sequence[ReleaseFiles], version: str, tag: str) -> Iterator[ReleaseAsset]:
+    """The files of some repositories."""
+    for release in releases:
+        folder = release.folder.replace("*", version)
+        if release.numbered:
+            folder = f"{release.folder}/{version}"
+        for number, name in enumerate(release.files, 1):
+            file = f"{number}-{name}.yaml" if release.numbered else f"{name}.yaml"
+            yield ReleaseAsset(f"{folder}/{file}", release.repository, tag, f"{name}.yaml")
+
+
 class ProjectReleases(Struct, frozen=True):
     """Releases of the Knative project, by version."""
 
@@ -89,48 +144,37 @@ class ProjectReleases(Struct, frozen=True):
 
     async def fetch(self) -> Path:
         """A folder with the wanted versions, downloading what is not there yet."""
-        wanted = dict(self.wanted())
+        wanted = {asset.path: asset for asset in release_assets(self.versions)}
         downloads = Downloads(self.limits)
         slots = asyncio.Semaphore(AT_ONCE)
-        optional = [self.get(downloads, slots, path, url) for path, url in wanted.items()]
+        optional = [
+            self.get(downloads, slots, path, asset.url(self.host)) for path, asset in wanted.items()
+        ]
         answers = await asyncio.gather(*optional, return_exceptions=True)
         for path, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, FetchRefused) and is_plugin(path):
                 continue
             if isinstance(answer, BaseException):
                 raise answer
+        there = [asset for path, asset in wanted.items() if (self.cache / path).is_file()]
+        releases = {asset.release: asset for asset in there}
+        said = [
+            self.published(downloads, slots, asset, name)
+            for asset in releases.values()
+            for name in NAMES
+        ]
+        for answer in await asyncio.gather(*said, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
         return self.cache
 
-    def wanted(self) -> Iterator[tuple[str, str]]:
-        """Path below the folder, and address, of every file."""
-        if not self.versions:
-            raise NotAvailable("name the versions, for example releases:1.22.1,1.23.0")
-        for text in self.versions:
-            version = parse(text)
-            if version is None or version.parts != 3 or text.startswith("v"):
-                raise NotAvailable(f"{text}: write a full version, such as 1.23.0")
-            yield from self.files(COMPONENT_RELEASES, text, f"knative-v{text}")
-            minor = version.minor_text
-            yield from self.files(PLUGIN_RELEASES, minor, f"knative-v{minor}.0")
-            yield from self.guard(version)
-
-    def guard(self, version: ReleaseVersion) -> Iterator[tuple[str, str]]:
-        """The security guard's files, where there is one for the version."""
-        if guard := GUARD_VERSIONS.get(version.minor_text):
-            yield from self.files((GUARD_RELEASE,), guard, f"v{guard}.0")
-
-    def files(
-        self, releases: Sequence[ReleaseFiles], version: str, tag: str
-    ) -> Iterator[tuple[str, str]]:
-        """Path and address of the files of some repositories."""
-        for release in releases:
-            folder = release.folder.replace("*", version)
-            if release.numbered:
-                folder = f"{release.folder}/{version}"
-            for number, name in enumerate(release.files, 1):
-                file = f"{number}-{name}.yaml" if release.numbered else f"{name}.yaml"
-                url = f"{self.host}/{release.repository}/releases/download/{tag}/{name}.yaml"
-                yield f"{folder}/{file}", url
+    async def published(
+        self, downloads: Downloads, slots: asyncio.Semaphore, asset: ReleaseAsset, name: str
+    ) -> None:
+        """Download what a release says of its files, if it does."""
+        path = f"{PUBLISHED}/{asset.folder}/{name}"
+        with contextlib.suppress(FetchRefused):
+            await self.get(downloads, slots, path, asset.url(self.host, name))
 
     async def get(
         self, downloads: Downloads, slots: asyncio.Semaphore, path: str, url: str

@@ -1,12 +1,14 @@
 """Gets release files, checks them, and puts them where they are used from."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tampered
 from knfleet.release.layout import SECTIONS, Layout, check_complete, manifest_files
 from knfleet.release.lock import (
+    PUBLISHED,
     Lock,
     bundle_files,
     differences,
@@ -19,6 +21,9 @@ from knfleet.release.manifest_reader import ManifestReader
 from knfleet.release.parsed_cache import ParsedCache
 from knfleet.release.source.archive import copy_bundle
 from knfleet.release.source.sources import ReleaseSource
+
+if TYPE_CHECKING:
+    from knfleet.release.source.signature_keys import PinnedKeys
 
 SHOWN = 10
 """Problems that one message lists."""
@@ -34,13 +39,19 @@ class BundleContents(Struct, frozen=True):
     files: int
 
 
-async def pull(source: ReleaseSource, target: Path, lock_file: Path | None = None) -> Lock:
+async def pull(
+    source: ReleaseSource,
+    target: Path,
+    lock_file: Path | None = None,
+    keys: "PinnedKeys | None" = None,
+) -> Lock:
     """Copy a source's release files to a folder, locked; the lock file decides if it exists.
 
-    What was in the folder before stays unless everything is well.
+    What was in the folder before stays unless everything is well. With pinned keys, each file is
+    one of a release that has checksums signed by one of them.
     """
     try:
-        return await fetched(source, target, lock_file)
+        return await fetched(source, target, lock_file, keys)
     except OSError as error:
         raise NotAvailable(
             f"{error.filename2 or error.filename or target}: cannot be written: {error.strerror}; "
@@ -48,7 +59,9 @@ async def pull(source: ReleaseSource, target: Path, lock_file: Path | None = Non
         ) from error
 
 
-async def fetched(source: ReleaseSource, target: Path, lock_file: Path | None) -> Lock:
+async def fetched(
+    source: ReleaseSource, target: Path, lock_file: Path | None, keys: "PinnedKeys | None"
+) -> Lock:
     """Get the files, check them, put them in place."""
     root = await source.fetch()
     lock = make_lock(root, str(source))
@@ -56,6 +69,7 @@ async def fetched(source: ReleaseSource, target: Path, lock_file: Path | None) -
         raise BadManifest(f"{source}: has no release files")
     if lock_file is not None and lock_file.exists():
         check_against(read_lock(lock_file), root, lock_file)
+    check_published(root, keys)
     copy_bundle(root, target, lock)
     if lock_file is not None and not lock_file.exists():
         write_lock(lock, lock_file)
@@ -69,6 +83,16 @@ def check_against(lock: Lock, root: Path, lock_file: Path) -> None:
             f"{root} is not what {lock_file} says: {summary(found)}; if the change is wanted, "
             f"remove {lock_file.name} and pull again"
         )
+
+
+def check_published(root: Path, keys: "PinnedKeys | None") -> None:
+    """Raise when files are not those that their releases have published."""
+    from knfleet.release.source.published_checksums import proofs
+
+    if not keys and not (root / PUBLISHED).is_dir():
+        return
+    if found := [problem for each in proofs(root, keys) for problem in each.problems]:
+        raise Tampered(summary(found))
 
 
 def summary(problems: list[str]) -> str:

@@ -152,10 +152,12 @@ def source(text: str) -> ReleaseSource:
             raise NotAvailable(f"{text}: write go:{MODULE}@{MODULE_VERSION}")
         return GoModuleSource(module, version)
     if kind == "releases" and colon:
-        from knfleet.release.source.project import ProjectReleases
+        from knfleet.release.source.project import HOST, ProjectReleases
 
         return ProjectReleases(
-            versions=tuple(filter(None, rest.split(","))), cache=cache_folder() / "releases"
+            versions=tuple(filter(None, rest.split(","))),
+            cache=cache_folder() / "releases",
+            host=os.environ.get("KNFLEET_RELEASES_URL", "").rstrip("/") or HOST,
         )
     if "://" in text:
         raise NotAvailable(f"{text}: download the archive first, and give its path")
