@@ -38,7 +38,6 @@ from knfleet.cloudevents.event_types import (
 from knfleet.cloudevents.object_events import object_event, read_object
 from knfleet.kube.cache.informer import Informer, without_managed_fields
 from knfleet.kube.cache.watch import INITIAL_EVENTS_END, WatchEvent
-from knfleet.kube.client.reader import PAGE_ITEMS
 from knfleet.kube.client.responses import ObjectList
 from knfleet.kube.client.verbs import Client, ClientOptions, ListSelection
 from knfleet.kube.endpoint import Connection
@@ -153,13 +152,10 @@ class EventClient(Client):
         *,
         labels: str = "",
         fields: str = "",
-        metadata_only: bool = False,
-        limit: int = PAGE_ITEMS,
-        resource_version: str = "",
-        deadline: float | None = None,
+        **pages: Any,
     ) -> ObjectList:
-        """All objects of a selection."""
-        del metadata_only, limit, resource_version, deadline
+        """All objects of a selection, at once."""
+        del pages
         found = await self.snapshot(ListSelection(resource, namespace, "", fields))
         chosen = [each for each in found if has_labels(each, labels)]
         return ObjectList(chosen, "")
@@ -169,12 +165,10 @@ class EventClient(Client):
         resource: Resource,
         name: str,
         namespace: str = "",
-        *,
-        subresource: str = "",
-        deadline: float | None = None,
+        **options: Any,
     ) -> Object:
         """One object."""
-        del subresource, deadline
+        del options
         key = Key(namespace if resource.namespaced else "", name)
         if resource == LEASES and self.leases.synced.is_set():
             found = self.leases.get(key)
@@ -198,11 +192,10 @@ class EventClient(Client):
         *,
         name: str = "",
         subresource: str = "",
-        dry_run: bool = False,
-        deadline: float | None = None,
+        **options: Any,
     ) -> Object:
         """Make an object: a ManagedCluster, a certificate request, an Event, a token."""
-        del dry_run, deadline
+        del options
         if resource == SERVICE_ACCOUNTS and subresource == "token":
             return await self.token(Key(namespace, name), manifest)
         if name or subresource or resource not in (CLUSTERS, CSRS, CORE_EVENTS):
@@ -242,11 +235,10 @@ class EventClient(Client):
         manifest: Object,
         *,
         subresource: str = "",
-        dry_run: bool = False,
-        deadline: float | None = None,
+        **options: Any,
     ) -> Object:
         """Write the Lease; what is returned has no version, for the server tells none."""
-        del dry_run, deadline
+        del options
         if subresource or resource != LEASES:
             raise self.unsupported("update", resource)
         await self.publish(LEASES, SPEC, UPDATE, manifest)
@@ -258,13 +250,11 @@ class EventClient(Client):
         key: Key,
         patch: Object | Sequence[Object],
         *,
-        strategic: bool = False,
         subresource: str = "",
-        dry_run: bool = False,
-        deadline: float | None = None,
+        **options: Any,
     ) -> Object:
         """Change the status of the ManagedCluster or an add-on, a token, the count of an Event."""
-        del strategic, dry_run, deadline
+        del options
         if isinstance(patch, dict):
             if resource in (CLUSTERS, ADDONS) and subresource == "status":
                 return await self.patch_status(resource, key, patch)

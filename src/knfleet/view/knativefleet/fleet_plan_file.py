@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
@@ -10,13 +9,10 @@ from knfleet.api.meta import Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Conflict, NotFound
 from knfleet.view.knativefleet.fleet_preview import preview
+from knfleet.view.plan.saved_file import PlanFileError, read_plan, write_plan
 
 FORMAT = "knfleet.dev/fleet-plan/v1"
 AGAIN = "make the plan again"
-
-
-class FleetPlanFileError(Exception):
-    """A file that holds no plan that could be applied; says what to do."""
 
 
 class SavedFleetPlan(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,27 +28,14 @@ class SavedFleetPlan(Struct, frozen=True, kw_only=True, rename="camel"):
 
 def save(path: Path, plan: SavedFleetPlan) -> None:
     """Write a plan into a file that only its owner can read."""
-    content = msgspec.json.format(msgspec.json.encode(plan), indent=2)
-    try:
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        path.write_bytes(content + b"\n")
-    except OSError as error:
-        raise FleetPlanFileError(f"{path} cannot be written: {error.strerror}") from error
+    write_plan(path, plan)
 
 
 def load(path: Path) -> SavedFleetPlan:
-    """The plan in a file; raises FleetPlanFileError."""
-    try:
-        saved = msgspec.json.decode(path.read_bytes(), type=SavedFleetPlan)
-    except OSError as error:
-        raise FleetPlanFileError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FleetPlanFileError(
-            f"{path} is not a plan of a fleet: {error}; make one with knfleet fleet plan --save"
-        ) from None
+    """The plan in a file; raises PlanFileError."""
+    saved = read_plan(path, SavedFleetPlan, "a plan of a fleet", "knfleet fleet plan --save")
     if saved.format != FORMAT:
-        raise FleetPlanFileError(f"{path} is a plan of another version of knfleet; {AGAIN}")
+        raise PlanFileError(f"{path} is a plan of another version of knfleet; {AGAIN}")
     return saved
 
 
@@ -67,17 +50,15 @@ async def live_fleet(client: Client, name: str) -> Object | None:
 
 
 async def apply(client: Client, saved: SavedFleetPlan) -> Object:
-    """Write the fleet of a plan, if everything is as it was; raises FleetPlanFileError."""
+    """Write the fleet of a plan, if everything is as it was; raises PlanFileError."""
     name = saved.manifest["metadata"]["name"]
     live = await live_fleet(client, name)
     meta: Object = {} if live is None else live["metadata"]
     if (meta.get("uid", ""), meta.get("generation", 0)) != (saved.uid, saved.generation):
-        raise FleetPlanFileError(
-            f"KnativeFleet {name} was changed since the plan was made; {AGAIN}"
-        )
+        raise PlanFileError(f"KnativeFleet {name} was changed since the plan was made; {AGAIN}")
     now = await preview(client, saved.manifest, live)
     if now.digest() != saved.digest:
-        raise FleetPlanFileError(
+        raise PlanFileError(
             f"clusters of KnativeFleet {name} changed since the plan was made; {AGAIN}"
         )
     try:
@@ -98,4 +79,4 @@ async def apply(client: Client, saved: SavedFleetPlan) -> Object:
         }
         return await client.replace(KNATIVE_FLEETS, merged)
     except (AlreadyExists, Conflict) as error:
-        raise FleetPlanFileError(f"KnativeFleet {name} was changed just now; {AGAIN}") from error
+        raise PlanFileError(f"KnativeFleet {name} was changed just now; {AGAIN}") from error

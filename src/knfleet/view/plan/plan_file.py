@@ -7,22 +7,17 @@ plan is made once more: when anything it rests on has moved, it is refused.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.errors import AlreadyExists, Invalid, NotFound
 from knfleet.view.plan.model import FORMAT, FleetPlan, ResourcePlan, SavedPlan
 from knfleet.view.plan.planner import Planner, resource_stamp
 from knfleet.view.plan.preview import PlanSubject
+from knfleet.view.plan.saved_file import PlanFileError, read_plan, write_plan
 from knfleet.view.plan.subjects import guarded_patch_of, of_manifest, title, written
 
 NAMES_SHOWN = 5
 AGAIN = "make the plan again"
-
-
-class PlanFileError(Exception):
-    """A file that holds no plan that could be carried out; names the file and says what to do."""
 
 
 class PlanOutdated(Exception):
@@ -35,25 +30,12 @@ def save(path: Path, plans: FleetPlan, subjects: Sequence[PlanSubject]) -> None:
     if bad:
         raise PlanFileError(f"{path}: not written, since {', '.join(bad)} cannot be carried out")
     saved = SavedPlan(plans.plans, tuple(map(written, subjects)))
-    content = msgspec.json.format(msgspec.json.encode(saved), indent=2)
-    try:
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        path.write_bytes(content + b"\n")
-    except OSError as error:
-        raise PlanFileError(f"{path} cannot be written: {error.strerror}") from error
+    write_plan(path, saved)
 
 
 def load(path: Path) -> SavedPlan:
     """The plans of a file; raises `PlanFileError`."""
-    try:
-        saved = msgspec.json.decode(path.read_bytes(), type=SavedPlan)
-    except OSError as error:
-        raise PlanFileError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise PlanFileError(
-            f"{path} is not a plan: {error}; make one with `knfleet plan --save {path}`"
-        ) from None
+    saved = read_plan(path, SavedPlan, "a plan", f"`knfleet plan --save {path}`")
     if saved.format != FORMAT or len(saved.plans) != len(saved.manifests):
         raise PlanFileError(f"{path} is a plan of another version of knfleet; {AGAIN}")
     return saved
