@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -23,10 +24,12 @@ from tests.packages.conftest import (
     make_release,
     run,
 )
+from tests.support.documents import Reader, surroundings
 from tests.support.helm import Helm
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("packages")]
 TOOLS = Path(sys.executable).parent
+PAGE = ROOT / "docs" / "packages.md"
 WHEEL = f"knfleet-{VERSION}-py3-none-any.whl"
 SDIST = f"knfleet-{VERSION}.tar.gz"
 
@@ -113,6 +116,17 @@ def test_the_program_in_one_file_runs_with_python_alone(
     assert said.strip() == f"knfleet, version {VERSION}"
     assert f"image: knfleet:{VERSION}" in crds
     assert not (tmp_path / "home" / ".shiv").exists()
+
+
+async def test_the_page_about_the_command_can_be_followed(
+    release: MadeRelease, kubectl_path: Path, tmp_path: Path
+) -> None:
+    """In a copy of the folder with the files."""
+    desk = tmp_path / "desk"
+    shutil.copytree(release.files, desk)
+    own = {"PLATFORM": PLATFORM, "HOME": str(tmp_path / "home")}
+
+    assert await Reader(desk, surroundings(desk, kubectl_path / "kubectl", **own)).follow(PAGE) == 2
 
 
 def test_the_sbom_names_every_dependency_with_its_digests(release: MadeRelease) -> None:
