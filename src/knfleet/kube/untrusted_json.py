@@ -11,6 +11,10 @@ import msgspec
 T = TypeVar("T")
 
 
+class TooDeep(msgspec.DecodeError):
+    """Values that are nested deeper than the decoder reads."""
+
+
 def decode_json(text: bytes | str, type: type[T]) -> T:  # noqa: A002 - the word of the decoder
     """The value in a text, with the given type; raises `msgspec.DecodeError`."""
     try:
@@ -18,4 +22,4 @@ def decode_json(text: bytes | str, type: type[T]) -> T:  # noqa: A002 - the word
     except UnicodeDecodeError:
         raise msgspec.DecodeError("text that is not UTF-8") from None
     except RecursionError:
-        raise msgspec.DecodeError("values that are nested too deep") from None
+        raise TooDeep("values that are nested too deep") from None

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from knfleet.kube.nesting import DEEPEST, shallow
-from knfleet.kube.untrusted_json import decode_json
+from knfleet.kube.untrusted_json import TooDeep, decode_json
 
 BAD_REQUEST = 400
 
@@ -50,7 +50,7 @@ def admission(validate: Validate) -> Answer:
         try:
             review = decoded(body)
             problem = validate(review.request)
-        except RecursionError:
+        except TooDeep:
             review = decoded(shallow(body))
             problem = f"the object is nested deeper than {DEEPEST} levels"
         response: dict[str, object] = {"uid": review.request.uid, "allowed": not problem}
@@ -69,9 +69,11 @@ def admission(validate: Validate) -> Answer:
 
 
 def decoded(body: bytes) -> AdmissionReview:
-    """The review in a body."""
+    """The review in a body; raises `TooDeep` when it may be one that is nested too deep."""
     try:
         review = decode_json(body, AdmissionReview)
+    except TooDeep:
+        raise
     except msgspec.DecodeError as error:
         raise ReviewError(f"not an AdmissionReview: {error}") from error
     if review.kind != "AdmissionReview":
