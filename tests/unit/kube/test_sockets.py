@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import ssl
+import threading
 
 import uvloop
 
@@ -15,7 +16,8 @@ from knfleet.kube.errors import KubeError
 from testbed.fakes.certificates import Authority
 from testbed.fakes.clients import client_for
 from testbed.fakes.server import Server, answer, server_context
-from testbed.fakes.sockets import resetting
+from testbed.fakes.sockets import loopback_socket, resetting
+from testbed.waiting import PATIENCE_SECONDS, until
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
 CUTS = 250
@@ -114,3 +116,45 @@ def test_cuts_during_handshakes_lose_no_connection_of_others() -> None:
     lost = uvloop.run(lost_beside_cuts(CUTS))
 
     assert lost == []
+
+
+class BusyServer:
+    """Takes one request, and neither answers nor reads on."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self.tls = tls
+        self.listening = loopback_socket()
+        self.asked, self.ended = threading.Event(), threading.Event()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"https://127.0.0.1:{self.listening.getsockname()[1]}"
+
+    def serve(self) -> None:
+        """Serve one connection until it has ended."""
+        with self.listening:
+            accepted, _ = self.listening.accept()
+        with self.tls.wrap_socket(accepted, server_side=True) as connection:
+            connection.recv(65536)
+            self.asked.set()
+            self.ended.wait(PATIENCE_SECONDS)
+
+
+async def test_a_request_that_is_cancelled_leaves_no_connection() -> None:
+    """Without that, TLS waits for the farewell of a server that is busy with the request."""
+    authority = Authority()
+    server = BusyServer(server_context(authority.server()))
+    serving = asyncio.create_task(asyncio.to_thread(server.serve))
+    async with client_for(Endpoint(server.url, ca=authority.pem), options=ONCE) as client:
+        asking = asyncio.create_task(client.list(CONFIG_MAPS))
+        await until(server.asked.is_set, "the request has arrived")
+        assert client.transport.connected()
+
+        asking.cancel()
+        await asyncio.wait([asking])
+        await asyncio.sleep(0)
+
+        assert not client.transport.connected()
+    server.ended.set()
+    await serving

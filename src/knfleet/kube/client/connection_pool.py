@@ -20,6 +20,22 @@ class ConnectionCut(aiohttp.ClientError):
     """The connection was given up on this side."""
 
 
+class PendingResponse(aiohttp.ClientResponse):
+    """A response that drops its connection when nobody waits for it any more.
+
+    Otherwise TLS waits up to half a minute for the farewell of a server that is busy with the
+    request.
+    """
+
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        try:
+            return await super().start(connection)
+        except BaseException:
+            if connection.transport is not None:
+                connection.transport.abort()
+            raise
+
+
 class ConnectionPool:
     """One session of the HTTP client, and the requests in progress in it."""
 

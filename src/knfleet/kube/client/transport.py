@@ -18,7 +18,7 @@ from yarl import URL
 
 from knfleet.kube.auth.credentials import CachedCredential, Credential
 from knfleet.kube.auth.tls import tls_context
-from knfleet.kube.client.connection_pool import ConnectionPool, abort
+from knfleet.kube.client.connection_pool import ConnectionPool, PendingResponse, abort
 from knfleet.kube.client.memory_budget import MemoryBudget, weight
 from knfleet.kube.client.network_errors import ConnectionLost, authority, network_error
 from knfleet.kube.client.options import ClientOptions, SlotUse
@@ -349,6 +349,7 @@ class Transport:
             headers={hdrs.USER_AGENT: self.options.user_agent},
             trace_configs=[TRACES],
             middlewares=(send_once,),
+            response_class=PendingResponse,
         )
 
 
