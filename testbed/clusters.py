@@ -3,18 +3,24 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from knfleet.api.core import CRDS
+from knfleet.api.crds.fleet import spoke_definitions
+from knfleet.api.crds.generator import definitions
 from knfleet.dev import control_plane, processes
 from knfleet.dev.binaries import locate
 from knfleet.dev.dev_clusters import DevClusters
 from knfleet.dev.dev_folder import DevFolder
 from knfleet.dev.errors import DevError
 from knfleet.dev.network.holder import InnerSockets
+from knfleet.install.hub_manifests import hub_objects
 from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.endpoint import Connection
 from testbed.reset import keep_definitions, remember, reset
@@ -50,8 +56,19 @@ class Lent(Struct, frozen=True):
 
 
 ISOLATED = "isolated"
-Lend = Callable[[int], Awaitable[list[Lent]]]
-"""Lends as many clean clusters as are asked for, the hub first."""
+
+
+class Lend(Protocol):
+    """Lends as many clean clusters as are asked for, the hub first."""
+
+    async def __call__(self, count: int, *, definitions: bool = False) -> list[Lent]: ...
+
+
+@cache
+def own_definitions() -> frozenset[str]:
+    """The names of all CRDs that we install on hubs and spokes."""
+    made = [*hub_objects(), *spoke_definitions(), *definitions()]
+    return frozenset(each["metadata"]["name"] for each in made if each["kind"] == CRDS.kind)
 
 
 class Pool:
@@ -69,12 +86,17 @@ class Pool:
         self.turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         """Held while a cluster is replaced, by event loop: a test may clean several at once."""
 
-    async def lend(self, count: int) -> list[Lent]:
-        """So many clusters, clean and ready; the hub first."""
+    async def lend(self, count: int, *, definitions: bool = False) -> list[Lent]:
+        """So many clusters, clean and ready; the hub first.
+
+        With `definitions`, CRDs of ours that are there already stay, for a test that installs them
+        anyway: to remove and to make them takes the server seconds.
+        """
+        kept = own_definitions() if definitions else frozenset[str]()
         async with asyncio.timeout(240):
             state = await self.ground.up(count - 1)
             names = [each.name for each in state.clusters if each.outbound is None][:count]
-            return [await self.lent(name) for name in names]
+            return [await self.lent(name, kept) for name in names]
 
     async def lend_isolated(self) -> list[Lent]:
         """A hub, and a spoke that nothing can connect to, but which reaches the hub."""
@@ -82,9 +104,9 @@ class Pool:
             state = await self.ground.up(0, {ISOLATED: ()})
             return [await self.lent(name) for name in (state.clusters[0].name, ISOLATED)]
 
-    async def lent(self, name: str) -> Lent:
-        """One cluster, clean."""
-        await self.clean(name)
+    async def lent(self, name: str, kept: frozenset[str] = frozenset()) -> Lent:
+        """One cluster, clean but for CRDs to be kept."""
+        await self.clean(name, kept)
         return Lent(
             name,
             self.ground.connection(name),
@@ -94,15 +116,15 @@ class Pool:
             control_plane.inner_sockets(self.folder, self.ground.cluster(name)),
         )
 
-    async def clean(self, name: str) -> None:
-        """Make a used cluster like new; one that resists is replaced."""
+    async def clean(self, name: str, kept: frozenset[str] = frozenset()) -> None:
+        """Make a used cluster like new but for CRDs to be kept; one that resists is replaced."""
         if name not in self.used:
             await remember(self.folder, name)
             self.used.add(name)
             return
         try:
             async with Client(self.ground.connection(name), FEW_AT_ONCE) as client:
-                await reset(client, self.folder, name)
+                await reset(client, self.folder, name, kept)
         except DevError:
             await self.renew(name)
 

@@ -21,7 +21,7 @@ from knfleet.dev import control_plane
 from knfleet.dev.cluster_contents import ContentsEntry
 from knfleet.dev.dev_folder import DevFolder, write_private
 from knfleet.dev.errors import DevError
-from knfleet.kube.client.verbs import Client
+from knfleet.kube.client.verbs import Client, ClientOptions
 from knfleet.kube.errors import KubeError, NotFound
 
 LIMIT_SECONDS = 60.0
@@ -137,11 +137,17 @@ def baseline(folder: DevFolder, cluster: str) -> frozenset[str]:
     return frozenset(msgspec.json.decode(text, type=list[str]))
 
 
-async def reset(client: Client, folder: DevFolder, cluster: str) -> None:
-    """Remove everything that a cluster did not hold when it was new."""
-    stays = baseline(folder, cluster)
+async def reset(
+    client: Client, folder: DevFolder, cluster: str, kept: frozenset[str] = frozenset()
+) -> None:
+    """Remove everything that a cluster did not hold when it was new, but for the CRDs to be kept.
+
+    Those stay only as we made them: what a test changed, or another program made, is removed.
+    """
     deadline = time.monotonic() + LIMIT_SECONDS
     crds = await client.list(CRDS, metadata_only=True)
+    unchanged = {each["metadata"]["name"] for each in crds.items if is_as_made(each)}
+    stays = baseline(folder, cluster) | {f"{CRD_KEYS}{name}" for name in kept & unchanged}
     # First of all: objects cannot even be listed while nothing converts them.
     await stop_conversion(client, [ContentsEntry(CRDS, Key.of(each)) for each in crds.items])
     while remaining := await leftovers(client, await stored(folder, cluster), stays):
@@ -150,6 +156,14 @@ async def reset(client: Client, folder: DevFolder, cluster: str) -> None:
             raise DevError(f"{cluster} does not become empty: {names} and others stay")
         await remove(client, remaining)
         await asyncio.sleep(POLL_SECONDS)
+
+
+def is_as_made(crd: Object) -> bool:
+    """Whether nothing but a client of ours wrote a CRD, and that once."""
+    meta: Object = crd["metadata"]
+    fields: list[Object] = meta.get("managedFields") or []
+    managers = {each["manager"] for each in fields}
+    return meta["generation"] == 1 and managers <= {ClientOptions().manager, "kube-apiserver"}
 
 
 async def leftovers(

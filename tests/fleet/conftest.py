@@ -29,6 +29,12 @@ def small_rights_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+async def lent(lend: Lend) -> Lent:
+    """One cluster that is clean but for our CRDs, if they are there."""
+    return (await lend(1, definitions=True))[0]
+
+
+@pytest.fixture
 async def knative_hub(lent: Lent) -> AsyncIterator[Hub]:
     """A clean cluster with our CRDs and Knative's namespaces."""
     async with Client(lent.connection) as client:
@@ -57,14 +63,14 @@ async def small(knative_hub: Hub, small_root: Path, tmp_path: Path) -> AsyncIter
 @pytest.fixture
 async def fleet(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Fleet]:
     """A hub and two spokes with profiles; the operator, with the small release, is not started."""
-    async with gather(await lend(3), tmp_path, small_root) as fleet:
+    async with gather(await lend(3, definitions=True), tmp_path, small_root) as fleet:
         yield fleet
 
 
 @pytest.fixture
 async def scene(lend: Lend, tmp_path: Path) -> AsyncIterator[Scene]:
     """A hub with our controllers, and a spoke whose agent knows how to reach it."""
-    hub_lent, spoke_lent = await lend(2)
+    hub_lent, spoke_lent = await lend(2, definitions=True)
     async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
         await hubs.install(hub_lent.connection)
         await prepare_spoke(spoke)

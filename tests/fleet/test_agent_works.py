@@ -76,7 +76,7 @@ class Fleet:
 @pytest.fixture
 async def fleet(lend: Lend, tmp_path: Path) -> AsyncIterator[Fleet]:
     """A hub with one cluster that has joined."""
-    hub_lent, spoke_lent = await lend(2)
+    hub_lent, spoke_lent = await lend(2, definitions=True)
     endpoint = hub_lent.connection.endpoint
     async with (
         Client(hub_lent.connection) as hub,

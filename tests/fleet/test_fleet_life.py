@@ -77,7 +77,7 @@ class Life(Struct):
 @pytest.fixture
 async def life(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Life]:
     """Both processes run; the cluster has not been accepted yet."""
-    hub_lent, spoke_lent = await lend(2)
+    hub_lent, spoke_lent = await lend(2, definitions=True)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(hub_lent.connection))
         spoke = await stack.enter_async_context(Client(spoke_lent.connection))

@@ -72,7 +72,7 @@ class Site(Struct):
 @pytest.fixture
 async def site(lend: Lend, small_root: Path, tmp_path: Path) -> AsyncIterator[Site]:
     """Both processes run, and the cluster is accepted."""
-    hub_lent, spoke_lent = await lend(2)
+    hub_lent, spoke_lent = await lend(2, definitions=True)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(Client(hub_lent.connection))
         spoke = await stack.enter_async_context(Client(spoke_lent.connection))

@@ -84,7 +84,7 @@ class GrpcScene(Scene):
 @pytest.fixture
 async def scene(lend: Lend, tmp_path: Path) -> AsyncIterator[GrpcScene]:
     """Everything that runs but the agent."""
-    hub_lent, spoke_lent = await lend(2)
+    hub_lent, spoke_lent = await lend(2, definitions=True)
     async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
         await hubs.install(hub_lent.connection)
         for each in spoke_definitions():

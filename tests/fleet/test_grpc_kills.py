@@ -32,7 +32,7 @@ SEED = 20261118
 
 
 async def test_a_hundred_works_survive_kills_of_server_and_agent(lend: Lend, tmp_path: Path):
-    hub_lent, spoke_lent = await lend(2)
+    hub_lent, spoke_lent = await lend(2, definitions=True)
     chance = random.Random(SEED)
     async with Client(hub_lent.connection) as hub, Client(spoke_lent.connection) as spoke:
         await hubs.install(hub_lent.connection)

@@ -11,7 +11,7 @@ from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Key, Object
 from knfleet.kube.client.verbs import Client
 from knfleet.operator.settings import LEASE
-from testbed.clusters import Lent
+from testbed.clusters import Lend, Lent
 from testbed.operators import Hub, Operator
 from testbed.waiting import until
 
@@ -37,9 +37,10 @@ async def is_well(operator: Operator, path: str) -> bool:
 
 @pytest.mark.full
 async def test_missing_definitions_are_named_and_waited_for(
-    lent: Lent, small_root: Path, tmp_path: Path
+    lend: Lend, small_root: Path, tmp_path: Path
 ) -> None:
     """It is alive meanwhile, and of use when they come."""
+    (lent,) = await lend(1)
     operator = Operator(lent.kubeconfig, small_root, tmp_path / "operator.log")
     await operator.start("-disable-ha", "--v=0", "-logtostderr=true", "--kube-api-qps=50")
     try:

@@ -63,7 +63,7 @@ class KilledHub:
 @asynccontextmanager
 async def killed_hub(lend: Lend, folder: Path) -> AsyncGenerator[tuple[Client, KilledHub], None]:
     """A hub with clusters that can be killed."""
-    (lent,) = await lend(1)
+    (lent,) = await lend(1, definitions=True)
     await hubs.install(lent.connection)
     account = await hubs.as_account(lent.connection, CLUSTER_MANAGER)
     running = KilledHub(hub_process.kubeconfig(folder, account), folder / "hub.log")

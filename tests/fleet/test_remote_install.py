@@ -256,7 +256,7 @@ async def test_the_real_release_is_installed_on_a_spoke(
     lend: Lend, bundle_root: Path, tmp_path: Path
 ) -> None:
     """Both components, on two spokes, as people install them; and removed."""
-    async with gather(await lend(3), tmp_path, bundle_root) as fleet:
+    async with gather(await lend(3, definitions=True), tmp_path, bundle_root) as fleet:
         await fleet.start()
         await fleet.deploy(ingress={"kourier": {"enabled": True}}, version="1.23")
         profile = {"name": "spoke2", "namespace": FLEET}

@@ -158,7 +158,7 @@ async def test_a_release_with_other_roles_waits_for_an_administrator(
 @pytest.fixture
 async def real_fleet(lend: Lend, bundle_root: Path, tmp_path: Path) -> AsyncIterator[Fleet]:
     """A hub and a spoke, with the real releases."""
-    async with gather(await lend(2), tmp_path, bundle_root) as fleet:
+    async with gather(await lend(2, definitions=True), tmp_path, bundle_root) as fleet:
         await define(fleet.one.client, [stand_in(*kind) for kind in FOREIGN])
         await ensure_namespace(fleet.one.client, "istio-system")
         yield fleet

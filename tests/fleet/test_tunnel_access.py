@@ -53,7 +53,7 @@ ONCE = ClientOptions(attempts=1)
 @pytest.fixture
 async def tunnel(lend: Lend, tmp_path: Path) -> AsyncIterator[TunnelScene]:
     """A hub with our controllers and a tunnel, and a spoke whose agent is not started yet."""
-    async with tunnel_scene(await lend(2), tmp_path) as made:
+    async with tunnel_scene(await lend(2, definitions=True), tmp_path) as made:
         yield made
 
 

@@ -189,7 +189,9 @@ async def test_fifty_cuts_and_a_kill_of_each_side_lose_nothing(
     lend: Lend, bundle_root: Path, tmp_path: Path
 ):
     """Every cut hits an open tunnel with data on its way; each later one lets more through."""
-    async with tunnel_life(await lend(2), bundle_root, tmp_path, rights=packaged_rights()) as life:
+    async with tunnel_life(
+        await lend(2, definitions=True), bundle_root, tmp_path, rights=packaged_rights()
+    ) as life:
         wire = life.wire
         wire.allowances.extend(3000 * (number + 1) for number in range(CUTS))
         await wire.cut()
@@ -221,7 +223,7 @@ async def test_three_replicas_of_which_the_one_with_the_tunnel_is_killed(
 ):
     """Consumers come by any of them; the agent connects to another, and all goes on."""
     async with tunnel_life(
-        await lend(2), bundle_root, tmp_path, replicas=3, rights=packaged_rights()
+        await lend(2, definitions=True), bundle_root, tmp_path, replicas=3, rights=packaged_rights()
     ) as life:
         await life.install()
         held = await life.holder()
@@ -245,7 +247,7 @@ async def test_a_list_of_100_megabytes_takes_at_most_twice_as_long_as_directly(
     lend: Lend, small_root: Path, tmp_path: Path
 ):
     """In two pages, because clients of ours read no larger answer; the median of pairs."""
-    async with tunnel_life(await lend(2), small_root, tmp_path) as life:
+    async with tunnel_life(await lend(2, definitions=True), small_root, tmp_path) as life:
         data = {"data": {"text": "x" * 1_000_000}}
         for number in range(50):
             named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"l{number}"}}

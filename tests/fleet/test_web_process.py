@@ -69,7 +69,7 @@ async def test_the_objects_of_an_installation_are_listed_with_their_differences(
     lend: Lend, small_root: Path, tmp_path: Path
 ):
     """On a hub with an operator that installed them: as desired, and one that somebody changed."""
-    (lent,) = await lend(1)
+    (lent,) = await lend(1, definitions=True)
     async with Client(lent.connection) as client:
         hub = Hub(lent, client)
         await hub.prepare()
@@ -118,7 +118,7 @@ async def test_a_pod_that_is_not_ready_on_a_spoke_is_named(fleet: Fleet):
 
 async def test_a_hub_has_a_dashboard_with_logins(lend: Lend, small_root: Path, tmp_path: Path):
     """It shows what the hub's controllers see anyway, to those who may see it, live."""
-    (lent,) = await lend(1)
+    (lent,) = await lend(1, definitions=True)
     async with Client(lent.connection) as client:
         await hubs.install(lent.connection)
         serving = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "knative-serving"}}

@@ -9,7 +9,7 @@ from knfleet.api.cluster.managedcluster import ACCEPTED, CLUSTERS
 from knfleet.api.meta import Key
 from knfleet.kube.client.verbs import Client
 from testbed import hubs
-from testbed.clusters import Lent
+from testbed.clusters import Lend
 from testbed.waiting import until
 from tests.support import addons
 from tests.support.commands import done, refused
@@ -25,8 +25,9 @@ data: {cluster: "{{CLUSTER_NAME}}"}
 
 @pytest.mark.full
 async def test_add_ons_are_made_enabled_explained_and_disabled_by_commands(
-    lent: Lent, tmp_path: Path
+    lend: Lend, tmp_path: Path
 ):
+    (lent,) = await lend(1, definitions=True)
     await hubs.install(lent.connection)
     file = tmp_path / "agent.yaml"
     file.write_text(MANIFEST)

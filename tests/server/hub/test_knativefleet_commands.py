@@ -77,7 +77,7 @@ async def halt_and_roll_back(config: Path, client: Client, operator: OperatorDou
 
 @pytest.mark.full
 async def test_rollouts_are_planned_shown_and_controlled(lend: Lend, tmp_path: Path):
-    (hub,) = await lend(1)
+    (hub,) = await lend(1, definitions=True)
     await hubs.install(hub.connection)
     plan = str(tmp_path / "plan.json")
     file = tmp_path / "fleet.yaml"
@@ -123,7 +123,7 @@ async def test_rollouts_are_planned_shown_and_controlled(lend: Lend, tmp_path: P
 
 
 async def test_plans_show_what_would_be_refused_and_fleets_are_paused(lend: Lend, tmp_path: Path):
-    (hub,) = await lend(1)
+    (hub,) = await lend(1, definitions=True)
     await hubs.install(hub.connection)
     wrong = fleet(overrides=[{"name": "x", "clusters": {"names": ["a"]}, "serving": {"nope": 1}}])
     (tmp_path / "wrong.yaml").write_text(dump_all([wrong]))
@@ -225,7 +225,7 @@ async def add_installed(client: Client, cluster: str, version: str) -> None:
 
 async def test_plans_show_images_and_definitions_that_would_be_refused(lend: Lend, tmp_path: Path):
     """A version that objects may be stored in cannot be dropped; its migration is named."""
-    (hub,) = await lend(1)
+    (hub,) = await lend(1, definitions=True)
     await hubs.install(hub.connection)
     file, plan = tmp_path / "fleet.yaml", str(tmp_path / "plan.json")
     file.write_text(dump_all([fleet(version="1.23.0")]))

@@ -32,7 +32,7 @@ spec:
 
 
 async def test_placements_are_created_shown_and_explained(lend: Lend, tmp_path: Path):
-    (hub,) = await lend(1)
+    (hub,) = await lend(1, definitions=True)
     await hubs.install(hub.connection)
     async with Client(hub.connection) as client, hubs.running(hub.connection):
         await client.create(NAMESPACES, thing(NAMESPACES, "apps"))
@@ -91,7 +91,7 @@ async def test_placements_are_created_shown_and_explained(lend: Lend, tmp_path: 
 
 @pytest.mark.full
 async def test_wrong_placements_are_refused_with_what_to_write(lend: Lend, tmp_path: Path):
-    (hub,) = await lend(1)
+    (hub,) = await lend(1, definitions=True)
     create = ("create", "placement", "web")
     explain = ("placement", "explain")
     broken = tmp_path / "broken.yaml"
@@ -112,7 +112,7 @@ async def test_wrong_placements_are_refused_with_what_to_write(lend: Lend, tmp_p
 
 @pytest.mark.full
 async def test_objects_are_sent_to_the_clusters_of_a_placement(lend: Lend, tmp_path: Path):
-    (hub,) = await lend(1)
+    (hub,) = await lend(1, definitions=True)
     await hubs.install(hub.connection)
     config_map = {
         "apiVersion": "v1",
