@@ -170,7 +170,9 @@ def by_certificate(
     }
 
 
-async def pulled(publisher: Publisher, folder: Path, *pinned: bytes) -> Path:
+async def pulled(
+    publisher: Publisher, folder: Path, *pinned: bytes, version: str = "1.23.0"
+) -> Path:
     """Pull a release, with keys if some are pinned."""
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
@@ -179,7 +181,7 @@ async def pulled(publisher: Publisher, folder: Path, *pinned: bytes) -> Path:
         files[-1].write_bytes(content)
     keys = pinned_keys(tuple(files), IDENTITY, ISSUER)
     async with publisher.serving() as host:
-        source = ProjectReleases(("1.23.0",), folder / "cache", host=host)
+        source = ProjectReleases((version,), folder / "cache", host=host)
         await pull(source, folder / "bundle", keys=keys)
     return folder / "bundle"
 
@@ -253,6 +255,25 @@ async def test_a_signature_by_another_key_or_none_is_refused(tmp_path: Path) -> 
         with pytest.raises(Tampered, match=f"checksums.txt of knative/.*{words}"):
             await pulled(Publisher(sign), tmp_path / name, pem(key))
         assert not (tmp_path / name / "bundle").exists()
+
+
+async def test_keys_are_required_for_the_versions_that_were_asked_for_alone(
+    tmp_path: Path,
+) -> None:
+    """Other versions that were downloaded before need no signatures, and may be damaged."""
+    key = generate_private_key(SECP256R1())
+    kourier = "/knative-extensions/net-kourier/releases/download/knative-v1.23.0/kourier.yaml"
+    await pulled(Publisher(nothing), tmp_path, version="1.22.1")
+    for file in (tmp_path / "cache").rglob("2-serving-core.yaml"):
+        file.write_bytes(b"damaged")
+
+    bundle = await pulled(Publisher(by_key(key), {kourier: None}), tmp_path, pem(key))
+
+    assert sorted(path.name for path in bundle.glob("knative-*/*")) == ["1.23.0", "1.23.0"]
+    assert sorted(path.name for path in bundle.glob("published-checksums/*/*/*")) == [
+        "knative-v1.23.0",
+        "knative-v1.23.0",
+    ]
 
 
 @pytest.mark.parametrize("above", ["pinned", "sent"])
