@@ -138,8 +138,8 @@ def assets(releases: Sequence[ReleaseFiles], version: str, tag: str) -> Iterator
 class ProjectReleases(Struct, frozen=True):
     """Releases of the Knative project, by version.
 
-    Each choice of files has a folder of its own in the cache, so that what is locked, checked and
-    copied are the files that were asked for, and no others.
+    Each choice of files from one host has a folder of its own in the cache, so that what is locked,
+    checked and copied are the files that were asked for, and no others.
     """
 
     versions: tuple[str, ...]
@@ -150,7 +150,7 @@ class ProjectReleases(Struct, frozen=True):
     async def fetch(self) -> Path:
         """A folder with the wanted versions, downloading what is not there yet."""
         wanted = {asset.path: asset for asset in release_assets(self.versions)}
-        folder = self.cache / choice_digest(wanted)
+        folder = self.cache / choice_digest(asset.url(self.host) for asset in wanted.values())
         files = AssetDownloads(folder, Downloads(self.limits))
         optional = [files.get(path, asset.url(self.host)) for path, asset in wanted.items()]
         answers = await asyncio.gather(*optional, return_exceptions=True)
@@ -174,7 +174,8 @@ class ProjectReleases(Struct, frozen=True):
             await files.get(path, asset.url(self.host, name))
 
     def __str__(self) -> str:
-        return f"releases:{','.join(self.versions)}"
+        text = f"releases:{','.join(self.versions)}"
+        return text if self.host == HOST else f"{text} from {without_account(self.host)}"
 
 
 class AssetDownloads:
@@ -196,9 +197,16 @@ class AssetDownloads:
         write_atomically(target, content)
 
 
-def choice_digest(names: Iterable[str]) -> str:
+def choice_digest(addresses: Iterable[str]) -> str:
     """A name for the folder of some files."""
-    return digest_of("\n".join(sorted(names)).encode())
+    return digest_of("\n".join(sorted(addresses)).encode())
+
+
+def without_account(host: str) -> str:
+    """An address without the user and password in it."""
+    scheme, separator, rest = host.rpartition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def is_plugin(path: str) -> bool:
