@@ -203,7 +203,7 @@ async def test_published_checksums_are_compared_and_explained(tmp_path: Path) ->
         in lines
     )
     plugin = "knative-extensions/net-kourier knative-v1.23.0"
-    assert f"{plugin}: 1 files; no checksums are published" in lines
+    assert f"{plugin}: 1 files; no checksums of it in this folder" in lines
 
 
 async def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
@@ -227,7 +227,9 @@ async def test_a_signature_by_a_pinned_key_is_checked(tmp_path: Path) -> None:
     """Every release must have one then: the plugin that publishes no checksums is refused."""
     key = generate_private_key(SECP256R1())
     publisher = Publisher(by_key(key))
-    with pytest.raises(Tampered, match=r"net-kourier knative-v1.* publishes no checksums"):
+    with pytest.raises(
+        Tampered, match=r"no checksums of .*net-kourier knative-v1.* in this folder"
+    ):
         await pulled(publisher, tmp_path / "all", pem(key))
     kourier = "/knative-extensions/net-kourier/releases/download/knative-v1.23.0/kourier.yaml"
     publisher = structs.replace(publisher, others={kourier: None})
@@ -355,6 +357,25 @@ async def test_files_of_no_release_are_refused_with_pinned_keys(tmp_path: Path) 
 
     assert said.exit_code == 1
     assert "ingress/1.23/mine/a.yaml is no file of a release of Knative" in said.output
+
+
+@pytest.mark.parametrize(
+    "path", ["ingress/1.23/kourier/kourier.yaml", "knative-serving/latest/a.yaml"]
+)
+def test_a_folder_without_numbered_versions_is_told_so(tmp_path: Path, path: str) -> None:
+    """Without keys nothing is required of it."""
+    bundle = tmp_path / "bundle"
+    (bundle / path).parent.mkdir(parents=True)
+    (bundle / path).write_bytes(manifest("a"))
+    (bundle / "published-checksums").mkdir()
+    (tmp_path / "cosign.pub").write_bytes(pem(generate_private_key(SECP256R1())))
+
+    unchecked = verify(bundle)
+    said = verify(bundle, "--key", str(tmp_path / "cosign.pub"))
+
+    assert unchecked.exit_code == 0, unchecked.output
+    assert said.exit_code == 1
+    assert f"{bundle}: has no version of knative-serving or knative-eventing" in said.output
 
 
 @pytest.mark.parametrize("line", ["<html>", "abc  a.yaml", f"{'0' * 64}  ../a.yaml"])
