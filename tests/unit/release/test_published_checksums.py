@@ -38,6 +38,9 @@ from tests.unit.release.tree import config_map
 START = dt.datetime(2026, 11, 19, tzinfo=dt.UTC)
 MINUTES = dt.timedelta(minutes=10)
 YEARS = dt.timedelta(days=3650)
+USAGE, ALTERNATIVE_NAME = b"\x06\x03\x55\x1d\x25", b"\x06\x03\x55\x1d\x11"
+"""Names of extensions, as a certificate has them."""
+VERSION_3, VERSION_8 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
 OIDC_ISSUER = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 
 
@@ -60,7 +63,7 @@ class Authority(Struct, frozen=True):
         self,
         key: EllipticCurvePrivateKey,
         *,
-        identity: str = IDENTITY,
+        identity: str | x509.GeneralName = IDENTITY,
         issuer: str = ISSUER,
         usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
         start: dt.datetime = START,
@@ -68,13 +71,14 @@ class Authority(Struct, frozen=True):
         """The certificate of a signer."""
         text = issuer.encode()
         value = bytes([0x0C, len(text)]) + text
+        name = x509.RFC822Name(identity) if isinstance(identity, str) else identity
         builder = (
             x509.CertificateBuilder(self.certificate.subject, x509.Name([]), key.public_key())
             .serial_number(7)
             .not_valid_before(start)
             .not_valid_after(start + MINUTES)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(x509.SubjectAlternativeName([x509.RFC822Name(identity)]), critical=True)
+            .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.UnrecognizedExtension(OIDC_ISSUER, value), critical=False)
         )
         return builder.sign(self.key, SHA256()).public_bytes(Encoding.PEM)
@@ -95,6 +99,14 @@ def authority(
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
     )
     return Authority(key, builder.sign(above.key if above else key, SHA256()))
+
+
+def changed(certificate: bytes, old: bytes, new: bytes) -> bytes:
+    """A certificate with other bytes of the same length."""
+    der = x509.load_pem_x509_certificate(certificate).public_bytes(Encoding.DER)
+    assert der.count(old) == 1
+    content = base64.encodebytes(der.replace(old, new))
+    return b"-----BEGIN CERTIFICATE-----\n" + content + b"-----END CERTIFICATE-----\n"
 
 
 class Publisher(Struct, frozen=True):
@@ -307,6 +319,7 @@ async def test_certificates_that_prove_nothing_are_refused(tmp_path: Path) -> No
     no_authority = authority("leaf", is_ca=False, above=root)
     late = START + YEARS + MINUTES
     below = no_authority.certificate.public_bytes(Encoding.PEM)
+    nobody = root.issue(key, identity=x509.DNSName("a.com"))
     cases = {
         "stranger": (stranger.issue(key), "is of no pinned authority"),
         "identity": (root.issue(key, identity="a@example.com"), "was signed by a@example.com"),
@@ -315,6 +328,10 @@ async def test_certificates_that_prove_nothing_are_refused(tmp_path: Path) -> No
         "late": (root.issue(key, start=late), "is of no pinned authority"),
         "leaf": (no_authority.issue(key) + below, "is of no pinned authority"),
         "other": (root.issue(generate_private_key(SECP256R1())), "is not by the key of its"),
+        "nobody": (nobody, "names no signer"),
+        "twice": (changed(nobody, USAGE, ALTERNATIVE_NAME), "the certificate cannot be read"),
+        "kind": (changed(nobody, b"\x82\x05a.com", b"\xa3\x05a.com"), "cannot be read"),
+        "version": (changed(nobody, VERSION_3, VERSION_8), "the certificate cannot be read"),
         "text": (b"-----BEGIN CERTIFICATE-----\nx", "the certificate cannot be read"),
     }
     pinned = root.certificate.public_bytes(Encoding.PEM)
