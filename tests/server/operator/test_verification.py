@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,12 +17,13 @@ from knfleet.api.knative.verification import (
     VerifyAnswer,
     VerifyRequest,
 )
-from knfleet.api.meta import Object
+from knfleet.api.meta import Object, Resource
 from knfleet.apply.manifest_fields import part
 from knfleet.apply.rights import Right
 from knfleet.install.access_manifests import Account, access_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import Forbidden
 from knfleet.operator.spoke_access.release_rights import verification_rights
 from knfleet.operator.spoke_access.rights import SpokeRights
 from knfleet.operator.verification.verify_answers import (
@@ -33,7 +35,7 @@ from knfleet.operator.verification.verify_answers import (
 )
 from knfleet.operator.verification.verify_objects import ServiceRoute, verify_namespace
 from knfleet.operator.verification.verify_run import VerifyRun
-from knfleet.operator.verification.verify_target import VerifyTiming
+from knfleet.operator.verification.verify_target import VerifyTarget, VerifyTiming
 from knfleet.workflows.object_lists import apply_all
 from testbed.fakes.proxies import Relay
 from testbed.hubs import with_token
@@ -74,6 +76,21 @@ class FewAttempts(VerifyRun):
         self, route: ServiceRoute, seconds: float, attempt: Callable[[], Awaitable[str]]
     ) -> None:
         await super().insist(route, 3, attempt)
+
+
+class RefusedClient(Client):
+    """Notes that the API server has refused to make something."""
+
+    refused = False
+
+    async def create(
+        self, resource: Resource, manifest: Object, *arguments: Any, **options: Any
+    ) -> Object:
+        try:
+            return await super().create(resource, manifest, *arguments, **options)
+        except Forbidden:
+            self.refused = True
+            raise
 
 
 async def left(client: Client) -> list[str]:
@@ -153,6 +170,29 @@ async def test_an_event_that_a_broker_accepts_and_loses_is_not_verified(
         "none arrives at the subscriber of Trigger knfleet-verify-eventing/verify-" in lost.message
     )
     assert await left(hub) == []
+
+
+async def test_a_pod_is_made_once_its_namespace_has_the_account(
+    hub: Client, hub_connection: Connection
+) -> None:
+    """A new namespace has none for a moment; without an end, what the API server said is raised."""
+    spec = {"serviceAccountName": "later", "containers": [{"name": "app", "image": "a.test/b"}]}
+    wanted = manifest(PODS, "verify-early", "default", spec=spec)
+    async with RefusedClient(hub_connection) as client:
+        short = VerifyTarget(client, "eventing", replace(QUICK, gone_seconds=0.3))
+        with pytest.raises(Forbidden, match="error looking up service account default/later"):
+            await short.create(PODS, wanted)
+        client.refused = False
+        task = asyncio.create_task(VerifyTarget(client, "eventing", QUICK).create(PODS, wanted))
+
+        async def is_refused() -> bool:
+            return client.refused
+
+        await until(is_refused, "the Pod is refused")
+        await hub.create(SERVICE_ACCOUNTS, manifest(SERVICE_ACCOUNTS, "later", "default"))
+        made = await task
+
+    assert name_of(made) == "verify-early"
 
 
 async def test_a_subscriber_that_is_simulated_verifies_nothing(
