@@ -4,7 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tools.release import __main__ as program
 from tools.release.archives import PackedFile, write_archive
 from tools.release.changelog import ChangelogError, section
 from tools.release.source_tree import (
@@ -82,6 +84,33 @@ def test_a_request_that_makes_no_sense_is_refused(request_: ReleaseRequest, word
     """Before anything is made."""
     with pytest.raises(ReleaseError, match=words):
         source_tree(request_, Path("unused"))
+
+
+def test_what_git_says_of_a_damaged_repository_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it packs the files, where it writes no text otherwise."""
+    (tmp_path / "page.md").write_text("text\n")
+    root = repository(tmp_path, ("add", "page.md"))
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.com")
+    for command in ((*identity, "commit", "--quiet", "-m", "second"), ("tag", "v0.2.0")):
+        subprocess.run(["git", "-C", str(root), *command], check=True)
+    found = subprocess.run(
+        ["git", "-C", str(root), "rev-parse", "HEAD:page.md"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    blob = found.stdout.strip()
+    (root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    monkeypatch.setattr(program, "ROOT", root)
+
+    flags = ["--tag", "v0.2.0", "--repository", "https://a.example.com/b"]
+    said = CliRunner().invoke(program.main, [*flags, "--to", str(tmp_path / "dist")])
+
+    assert said.exit_code == 1
+    assert blob in said.stderr
+    assert f"Error: git -C {root} archive … failed" in said.stderr
 
 
 def test_versions_before_a_release_are_written_as_helm_wants_them() -> None:
