@@ -1,11 +1,13 @@
 """What a release is refused for, and archives that are the same each time."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from knfleet.kube.yaml import load_all
 from tools.release import __main__ as program
 from tools.release.archives import PackedFile, write_archive
 from tools.release.changelog import ChangelogError, section
@@ -18,6 +20,7 @@ from tools.release.source_tree import (
     tag_of_head,
 )
 
+WORKFLOW = Path(__file__).parents[2] / ".github" / "workflows" / "release.yml"
 PAGE = (
     "# Changelog\n\n## Unreleased\n\n- b\n\n## 0.2.0 (2026-11-19)\n\n- a\n- c\n\n## 0.1.0\n\n- z\n"
 )
@@ -130,3 +133,29 @@ def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
     second = write_archive(tmp_path / "second", dict(reversed(files.items())), 7).read_bytes()
 
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_early"),
+    [("v0.2.0", False), ("v0.2.0a1", True), ("v0.2.0b12", True), ("v1.0.0rc2", True)],
+)
+def test_the_workflow_drafts_a_release_that_it_publishes_after_the_image(
+    tmp_path: Path, tag: str, is_early: bool
+) -> None:
+    """One before a release is marked as such."""
+    (workflow,) = load_all(WORKFLOW.read_text())
+    jobs = workflow["jobs"]
+    (draft,) = (each["run"] for each in jobs["files"]["steps"] if each.get("name") == "draft")
+    gh = tmp_path / "gh"
+    gh.write_text('#!/bin/sh\necho "$@"\n')
+    gh.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag}
+
+    said = subprocess.run(
+        ["bash", "-e", "-c", draft], env=variables, check=True, capture_output=True, text=True
+    )
+
+    assert said.stdout.startswith(f"release create {tag} --draft --verify-tag ")
+    assert ("--prerelease" in said.stdout.split()) == is_early
+    assert jobs["publish"]["needs"] == "image"
+    assert "--draft=false" in jobs["publish"]["steps"][0]["run"]
