@@ -139,7 +139,9 @@ async def test_everything_that_values_can_add_is_installed(
     bare: Hub, helm_binary: Path, small_root: Path, tmp_path: Path
 ) -> None:
     """The kinds of Prometheus are checked by its operator's own CRDs; the dashboard is ready."""
-    folder = Path((await MONITORING.download()).directory) / "example/prometheus-operator-crd"
+    module = await MONITORING.download()
+    assert module.error == ""
+    folder = Path(module.directory) / "example/prometheus-operator-crd"
     for kind in ("podmonitors", "prometheusrules"):
         file = folder / f"monitoring.coreos.com_{kind}.yaml"
         await bare.kubectl("apply", "--server-side", "-f", str(file))

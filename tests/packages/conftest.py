@@ -19,6 +19,7 @@ __all__ = ["helm", "helm_binary"]
 
 ROOT = Path(__file__).parents[2]
 VERSION = "9.8.7"
+CHANGES = "- What is new in this release."
 REPOSITORY = "https://forge.example.com/org/knfleet"
 IMAGE = "registry.example.com/org/knfleet"
 SYSTEM = {"linux": "linux", "darwin": "darwin"}[sys.platform]
@@ -59,7 +60,7 @@ def checkout(folder: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     page = folder / "CHANGELOG.md"
-    page.write_text(page.read_text().replace("## Unreleased", f"## {VERSION} (2026-11-19)", 1))
+    page.write_text(with_section(page.read_text()))
     moment = "2026-11-19T12:00:00Z"
     times = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
     identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.com")
@@ -68,6 +69,12 @@ def checkout(folder: Path) -> Path:
     run("git", *identity, "commit", "--quiet", "-m", "release", at=folder, variables=times)
     run("git", "tag", f"v{VERSION}", at=folder)
     return folder
+
+
+def with_section(page: str) -> str:
+    """A changelog with a section of our version, whatever it begins with."""
+    before, heading, rest = page.partition("\n## ")
+    return f"{before}\n## {VERSION} (2026-11-19)\n\n{CHANGES}\n{heading}{rest}"
 
 
 def make_release(source: Path, target: Path, variables: Mapping[str, str] | None = None) -> str:

@@ -288,6 +288,28 @@ async def test_a_dashboard_needs_a_certificate_or_a_proxy(helm: Helm, tmp_path: 
         assert "name the Secret with its certificate in tlsSecret" in answer.complaint
 
 
+async def test_the_dashboard_has_variables_of_its_own(helm: Helm, tmp_path: Path) -> None:
+    """Those of the operator may hold credentials of other clusters."""
+    values = {
+        "knative_operator": {"env": [{"name": "TOKEN", "value": "of-the-operator"}]},
+        "dashboard": {
+            "enabled": True,
+            "insecureHttp": True,
+            "env": [{"name": "KO_DATA_PATH", "value": "/releases"}],
+        },
+    }
+
+    made = compared(await helm.template("-f", written(tmp_path, values)))
+
+    deployment = made["Deployment default/knfleet-dashboard"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert {each["name"]: each.get("value") for each in container["env"]} == {
+        "POD_IP": None,
+        "XDG_CACHE_HOME": "/var/cache/knfleet",
+        "KO_DATA_PATH": "/releases",
+    }
+
+
 async def test_a_plugin_of_our_own_needs_no_volume(helm: Helm, tmp_path: Path) -> None:
     """It is in the image."""
     values = {"enabled": True, "accessProvidersConfig": command("secretreader-plugin")}

@@ -1,10 +1,14 @@
 """What a release is refused for, and archives that are the same each time."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from knfleet.kube.yaml import load_all
+from tools.release import __main__ as program
 from tools.release.archives import PackedFile, write_archive
 from tools.release.changelog import ChangelogError, section
 from tools.release.source_tree import (
@@ -16,6 +20,7 @@ from tools.release.source_tree import (
     tag_of_head,
 )
 
+WORKFLOW = Path(__file__).parents[2] / ".github" / "workflows" / "release.yml"
 PAGE = (
     "# Changelog\n\n## Unreleased\n\n- b\n\n## 0.2.0 (2026-11-19)\n\n- a\n- c\n\n## 0.1.0\n\n- z\n"
 )
@@ -84,6 +89,33 @@ def test_a_request_that_makes_no_sense_is_refused(request_: ReleaseRequest, word
         source_tree(request_, Path("unused"))
 
 
+def test_what_git_says_of_a_damaged_repository_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it packs the files, where it writes no text otherwise."""
+    (tmp_path / "page.md").write_text("text\n")
+    root = repository(tmp_path, ("add", "page.md"))
+    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.com")
+    for command in ((*identity, "commit", "--quiet", "-m", "second"), ("tag", "v0.2.0")):
+        subprocess.run(["git", "-C", str(root), *command], check=True)
+    found = subprocess.run(
+        ["git", "-C", str(root), "rev-parse", "HEAD:page.md"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    blob = found.stdout.strip()
+    (root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    monkeypatch.setattr(program, "ROOT", root)
+
+    flags = ["--tag", "v0.2.0", "--repository", "https://a.example.com/b"]
+    said = CliRunner().invoke(program.main, [*flags, "--to", str(tmp_path / "dist")])
+
+    assert said.exit_code == 1
+    assert blob in said.stderr
+    assert f"Error: git -C {root} archive … failed" in said.stderr
+
+
 def test_versions_before_a_release_are_written_as_helm_wants_them() -> None:
     """Python and Helm write them in different ways."""
     versions = {"0.2.0": "0.2.0", "0.2.0rc1": "0.2.0-rc.1", "10.0.1b12": "10.0.1-b.12"}
@@ -101,3 +133,29 @@ def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
     second = write_archive(tmp_path / "second", dict(reversed(files.items())), 7).read_bytes()
 
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_early"),
+    [("v0.2.0", False), ("v0.2.0a1", True), ("v0.2.0b12", True), ("v1.0.0rc2", True)],
+)
+def test_the_workflow_drafts_a_release_that_it_publishes_after_the_image(
+    tmp_path: Path, tag: str, is_early: bool
+) -> None:
+    """One before a release is marked as such."""
+    (workflow,) = load_all(WORKFLOW.read_text())
+    jobs = workflow["jobs"]
+    (draft,) = (each["run"] for each in jobs["files"]["steps"] if each.get("name") == "draft")
+    gh = tmp_path / "gh"
+    gh.write_text('#!/bin/sh\necho "$@"\n')
+    gh.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag}
+
+    said = subprocess.run(
+        ["bash", "-e", "-c", draft], env=variables, check=True, capture_output=True, text=True
+    )
+
+    assert said.stdout.startswith(f"release create {tag} --draft --verify-tag ")
+    assert ("--prerelease" in said.stdout.split()) == is_early
+    assert jobs["publish"]["needs"] == "image"
+    assert "--draft=false" in jobs["publish"]["steps"][0]["run"]

@@ -68,7 +68,8 @@ def main(
     except (ReleaseError, ChangelogError) as error:
         raise click.ClickException(str(error)) from None
     except subprocess.CalledProcessError as error:
-        sys.stderr.write(error.stderr or "")
+        said: str | bytes = error.stderr or ""
+        sys.stderr.write(said if isinstance(said, str) else said.decode(errors="replace"))
         raise click.ClickException(f"{' '.join(error.cmd[:4])} … failed") from None
 
 

@@ -249,8 +249,13 @@ class DevClusters:
         """The words in front of a command that is to run where a cluster's own processes do."""
         if cluster.outbound is None:
             return []
-        name = control_plane.process_name(cluster.name, NETWORK)
-        return network_namespace.entering(processes.recorded(self.folder)[name].pid)
+        holder = self.running().get(control_plane.process_name(cluster.name, NETWORK))
+        if holder is None:
+            raise DevError(
+                f"the network of {cluster.name} is not there;"
+                f" run `knfleet dev up --dir {self.folder.root}`"
+            )
+        return network_namespace.entering(holder.pid)
 
     def api_server(self, cluster: DevClusterState, tools: locate.Toolset) -> list[str]:
         """How the API server of a cluster is started."""

@@ -62,6 +62,7 @@ DASHBOARD = fields(
     insecureHttp=FLAG,
     names=TEXTS,
     actions=FLAG,
+    env=OBJECTS,
     resources=ANYTHING,
 )
 NETWORK_POLICY = {"enabled": FLAG, "from": OBJECTS}

@@ -1,7 +1,8 @@
 """A verification on a real API server, whose proxy leads to a server of ours."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,12 +17,13 @@ from knfleet.api.knative.verification import (
     VerifyAnswer,
     VerifyRequest,
 )
-from knfleet.api.meta import Object
+from knfleet.api.meta import Object, Resource
 from knfleet.apply.manifest_fields import part
 from knfleet.apply.rights import Right
 from knfleet.install.access_manifests import Account, access_objects
 from knfleet.kube.client.verbs import Client
 from knfleet.kube.endpoint import Connection
+from knfleet.kube.errors import Forbidden
 from knfleet.operator.spoke_access.release_rights import verification_rights
 from knfleet.operator.spoke_access.rights import SpokeRights
 from knfleet.operator.verification.verify_answers import (
@@ -31,9 +33,9 @@ from knfleet.operator.verification.verify_answers import (
     SIMULATED,
     SUCCEEDED,
 )
-from knfleet.operator.verification.verify_objects import verify_namespace
+from knfleet.operator.verification.verify_objects import ServiceRoute, verify_namespace
 from knfleet.operator.verification.verify_run import VerifyRun
-from knfleet.operator.verification.verify_target import VerifyTiming
+from knfleet.operator.verification.verify_target import VerifyTarget, VerifyTiming
 from knfleet.workflows.object_lists import apply_all
 from testbed.fakes.proxies import Relay
 from testbed.hubs import with_token
@@ -46,7 +48,7 @@ HOME: dict[Component, str] = {"serving": HOMES[0], "eventing": HOMES[1]}
 REQUEST = VerifyRequest(request="r1", timeout="20s")
 OWN_IMAGE = "registry.example.com/copies/knfleet:1"
 """Pods of our own image run as processes, so that events reach them."""
-SHORT = VerifyRequest(request="r1", timeout="3s")
+PATIENT = VerifyRequest(request="r1", timeout="60s")
 
 
 @pytest.fixture
@@ -57,11 +59,38 @@ async def double(hub: Client) -> AsyncIterator[KnativeDouble]:
 
 
 async def verified(
-    client: Client, request: VerifyRequest = REQUEST, component: Component = "serving"
+    client: Client,
+    request: VerifyRequest = REQUEST,
+    component: Component = "serving",
+    kind: type[VerifyRun] = VerifyRun,
 ) -> VerifyAnswer:
     """What a verification says."""
-    made = VerifyRun(client, component, HOME[component], default_image=OWN_IMAGE, timing=QUICK)
+    made = kind(client, component, HOME[component], default_image=OWN_IMAGE, timing=QUICK)
     return await made.run(request)
+
+
+class FewAttempts(VerifyRun):
+    """Waits for readiness as long as it is told to, and asks for three seconds."""
+
+    async def insist(
+        self, route: ServiceRoute, seconds: float, attempt: Callable[[], Awaitable[str]]
+    ) -> None:
+        await super().insist(route, 3, attempt)
+
+
+class RefusedClient(Client):
+    """Notes that the API server has refused to make something."""
+
+    refused = False
+
+    async def create(
+        self, resource: Resource, manifest: Object, *arguments: Any, **options: Any
+    ) -> Object:
+        try:
+            return await super().create(resource, manifest, *arguments, **options)
+        except Forbidden:
+            self.refused = True
+            raise
 
 
 async def left(client: Client) -> list[str]:
@@ -107,18 +136,19 @@ async def test_knative_that_works_is_verified_and_nothing_is_left(
 async def test_what_fails_is_named_and_nothing_is_left(hub: Client, double: KnativeDouble) -> None:
     """Never Ready, an error of the ingress, the answer of another, an event that is refused."""
     double.problem = "Revision is missing its image"
-    unready = await verified(hub, SHORT)
+    unready = await verified(hub, replace(REQUEST, timeout="10s"))
     double.problem, double.mode = "", "fails"
-    failing = await verified(hub, SHORT)
+    failing = await verified(hub, PATIENT, kind=FewAttempts)
     double.mode = "foreign"
-    foreign = await verified(hub, SHORT)
+    foreign = await verified(hub, PATIENT, kind=FewAttempts)
     double.mode = "works"
-    own = await verified(hub, replace(SHORT, image="example.com/mine:1", text="not there"))
+    other = replace(PATIENT, image="example.com/mine:1", text="not there")
+    own = await verified(hub, other, kind=FewAttempts)
 
     for each in (unready, failing, foreign, own):
         assert (each.status, each.reason) == ("False", FAILED), each
     assert "Knative Service knfleet-verify-serving/verify-" in unready.message
-    assert "not Ready within 3 s: Revision is missing its image" in unready.message
+    assert "not Ready within 10 s: Revision is missing its image" in unready.message
     assert "503" in failing.message
     assert "through Service knative-serving/kourier" in failing.message
     assert "does not contain" in foreign.message
@@ -133,13 +163,36 @@ async def test_an_event_that_a_broker_accepts_and_loses_is_not_verified(
     """What the subscriber says counts, and not that the Broker takes the event."""
     double.mode = "loses"
 
-    lost = await verified(hub, SHORT, component="eventing")
+    lost = await verified(hub, PATIENT, component="eventing", kind=FewAttempts)
 
     assert (lost.status, lost.reason) == ("False", FAILED), lost
     assert (
         "none arrives at the subscriber of Trigger knfleet-verify-eventing/verify-" in lost.message
     )
     assert await left(hub) == []
+
+
+async def test_a_pod_is_made_once_its_namespace_has_the_account(
+    hub: Client, hub_connection: Connection
+) -> None:
+    """A new namespace has none for a moment; without an end, what the API server said is raised."""
+    spec = {"serviceAccountName": "later", "containers": [{"name": "app", "image": "a.test/b"}]}
+    wanted = manifest(PODS, "verify-early", "default", spec=spec)
+    async with RefusedClient(hub_connection) as client:
+        short = VerifyTarget(client, "eventing", replace(QUICK, gone_seconds=0.3))
+        with pytest.raises(Forbidden, match="error looking up service account default/later"):
+            await short.create(PODS, wanted)
+        client.refused = False
+        task = asyncio.create_task(VerifyTarget(client, "eventing", QUICK).create(PODS, wanted))
+
+        async def is_refused() -> bool:
+            return client.refused
+
+        await until(is_refused, "the Pod is refused")
+        await hub.create(SERVICE_ACCOUNTS, manifest(SERVICE_ACCOUNTS, "later", "default"))
+        made = await task
+
+    assert name_of(made) == "verify-early"
 
 
 async def test_a_subscriber_that_is_simulated_verifies_nothing(

@@ -120,6 +120,15 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]):
     assert run(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize("name", ["identity", "issuer"])
+@pytest.mark.parametrize("command", ["pull", "verify"])
+def test_whom_certificates_are_for_needs_the_key_that_is_pinned(command: str, name: str):
+    said = run("bundle", command, f"--{name}", "me@example.com")
+
+    assert said.exit_code == 2
+    assert f"--{name} is compared with certificates of an authority; add --key" in said.stderr
+
+
 def test_crds_are_printed_for_kubectl():
     printed = load_all(run("manifests", "--crds").stdout)
     listed = msgspec.json.decode(run("manifests", "--crds", "-o", "json").stdout)

@@ -60,6 +60,23 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(kubeconfig: Path) -> None:
     assert "choose another port" in answer.output
 
 
+@pytest.mark.parametrize(
+    ("pod_ip", "host"), [("10.0.0.7", "0.0.0.0"), ("fd00::7", "::"), ("", "0.0.0.0")]
+)
+def test_a_port_alone_is_listened_on_at_all_addresses_of_a_pod(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, pod_ip: str, host: str
+) -> None:
+    """As `kubectl port-forward` comes to loopback; others reach it too, so TLS is required."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("POD_IP", pod_ip)
+    monkeypatch.delenv("KNFLEET_BIND_ADDRESS", raising=False)
+
+    answer = web(kubeconfig, "--address", ":8787", "--login")
+
+    assert answer.exit_code == 1
+    assert f"Error: {host} can be reached from outside, and tokens would travel" in answer.output
+
+
 def test_the_address_in_a_file_is_for_its_owner_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

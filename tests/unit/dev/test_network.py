@@ -1,17 +1,25 @@
 """Networks of isolated clusters: real namespaces, without a cluster in them."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
+from msgspec.structs import replace
 
+from knfleet.dev.dev_clusters import DevClusters
+from knfleet.dev.dev_folder import DevClusterState, DevFolder, DevState
+from knfleet.dev.errors import DevError
 from knfleet.dev.network import network_namespace
 from knfleet.dev.network.holder import InnerSockets
 from knfleet.dev.network.outbound import ways_out
+from knfleet.dev.processes import RecordedProcess
 from testbed.fakes.sockets import free_port
 from testbed.waiting import until
 
@@ -93,3 +101,25 @@ def test_without_the_tools_there_is_no_namespace_and_the_reason_is_told(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert network_namespace.problem() == "unshare and nsenter of util-linux not found"
+
+
+def test_a_network_whose_process_has_ended_is_not_entered(tmp_path: Path):
+    """Another process may have its pid by now, as after the machine was started again."""
+    folder = DevFolder(tmp_path / "dev")
+    folder.create()
+    cluster = DevClusterState("spoke1", 1, 20001, "/spoke1", outbound=())
+    folder.write(DevState(clusters=(cluster,)))
+    clusters = DevClusters(folder)
+
+    with pytest.raises(DevError, match="the network of spoke1 is not there; run `knfleet dev up"):
+        clusters.entering("spoke1")
+    started = psutil.Process().create_time()
+    stranger = RecordedProcess("spoke1.network", os.getpid(), started - 60)
+    record = folder.run / "spoke1.network.json"
+    record.write_bytes(msgspec.json.encode(stranger))
+    with pytest.raises(DevError, match="the network of spoke1 is not there; run `knfleet dev up"):
+        clusters.entering("spoke1")
+
+    record.write_bytes(msgspec.json.encode(replace(stranger, started=started)))
+    assert str(os.getpid()) in clusters.entering("spoke1")
+    folder.remove()

@@ -38,6 +38,9 @@ from tests.unit.release.tree import config_map
 START = dt.datetime(2026, 11, 19, tzinfo=dt.UTC)
 MINUTES = dt.timedelta(minutes=10)
 YEARS = dt.timedelta(days=3650)
+USAGE, ALTERNATIVE_NAME = b"\x06\x03\x55\x1d\x25", b"\x06\x03\x55\x1d\x11"
+"""Names of extensions, as a certificate has them."""
+VERSION_3, VERSION_8 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
 OIDC_ISSUER = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 
 
@@ -60,7 +63,7 @@ class Authority(Struct, frozen=True):
         self,
         key: EllipticCurvePrivateKey,
         *,
-        identity: str = IDENTITY,
+        identity: str | x509.GeneralName = IDENTITY,
         issuer: str = ISSUER,
         usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CODE_SIGNING,
         start: dt.datetime = START,
@@ -68,13 +71,14 @@ class Authority(Struct, frozen=True):
         """The certificate of a signer."""
         text = issuer.encode()
         value = bytes([0x0C, len(text)]) + text
+        name = x509.RFC822Name(identity) if isinstance(identity, str) else identity
         builder = (
             x509.CertificateBuilder(self.certificate.subject, x509.Name([]), key.public_key())
             .serial_number(7)
             .not_valid_before(start)
             .not_valid_after(start + MINUTES)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(x509.SubjectAlternativeName([x509.RFC822Name(identity)]), critical=True)
+            .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.UnrecognizedExtension(OIDC_ISSUER, value), critical=False)
         )
         return builder.sign(self.key, SHA256()).public_bytes(Encoding.PEM)
@@ -95,6 +99,14 @@ def authority(
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
     )
     return Authority(key, builder.sign(above.key if above else key, SHA256()))
+
+
+def changed(certificate: bytes, old: bytes, new: bytes) -> bytes:
+    """A certificate with other bytes of the same length."""
+    der = x509.load_pem_x509_certificate(certificate).public_bytes(Encoding.DER)
+    assert der.count(old) == 1
+    content = base64.encodebytes(der.replace(old, new))
+    return b"-----BEGIN CERTIFICATE-----\n" + content + b"-----END CERTIFICATE-----\n"
 
 
 class Publisher(Struct, frozen=True):
@@ -170,7 +182,9 @@ def by_certificate(
     }
 
 
-async def pulled(publisher: Publisher, folder: Path, *pinned: bytes) -> Path:
+async def pulled(
+    publisher: Publisher, folder: Path, *pinned: bytes, version: str = "1.23.0"
+) -> Path:
     """Pull a release, with keys if some are pinned."""
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
@@ -179,7 +193,7 @@ async def pulled(publisher: Publisher, folder: Path, *pinned: bytes) -> Path:
         files[-1].write_bytes(content)
     keys = pinned_keys(tuple(files), IDENTITY, ISSUER)
     async with publisher.serving() as host:
-        source = ProjectReleases(("1.23.0",), folder / "cache", host=host)
+        source = ProjectReleases((version,), folder / "cache", host=host)
         await pull(source, folder / "bundle", keys=keys)
     return folder / "bundle"
 
@@ -201,7 +215,7 @@ async def test_published_checksums_are_compared_and_explained(tmp_path: Path) ->
         in lines
     )
     plugin = "knative-extensions/net-kourier knative-v1.23.0"
-    assert f"{plugin}: 1 files; no checksums are published" in lines
+    assert f"{plugin}: 1 files; no checksums of it in this folder" in lines
 
 
 async def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
@@ -225,7 +239,9 @@ async def test_a_signature_by_a_pinned_key_is_checked(tmp_path: Path) -> None:
     """Every release must have one then: the plugin that publishes no checksums is refused."""
     key = generate_private_key(SECP256R1())
     publisher = Publisher(by_key(key))
-    with pytest.raises(Tampered, match=r"net-kourier knative-v1.* publishes no checksums"):
+    with pytest.raises(
+        Tampered, match=r"no checksums of .*net-kourier knative-v1.* in this folder"
+    ):
         await pulled(publisher, tmp_path / "all", pem(key))
     kourier = "/knative-extensions/net-kourier/releases/download/knative-v1.23.0/kourier.yaml"
     publisher = structs.replace(publisher, others={kourier: None})
@@ -253,6 +269,25 @@ async def test_a_signature_by_another_key_or_none_is_refused(tmp_path: Path) -> 
         with pytest.raises(Tampered, match=f"checksums.txt of knative/.*{words}"):
             await pulled(Publisher(sign), tmp_path / name, pem(key))
         assert not (tmp_path / name / "bundle").exists()
+
+
+async def test_keys_are_required_for_the_versions_that_were_asked_for_alone(
+    tmp_path: Path,
+) -> None:
+    """Other versions that were downloaded before need no signatures, and may be damaged."""
+    key = generate_private_key(SECP256R1())
+    kourier = "/knative-extensions/net-kourier/releases/download/knative-v1.23.0/kourier.yaml"
+    await pulled(Publisher(nothing), tmp_path, version="1.22.1")
+    for file in (tmp_path / "cache").rglob("2-serving-core.yaml"):
+        file.write_bytes(b"damaged")
+
+    bundle = await pulled(Publisher(by_key(key), {kourier: None}), tmp_path, pem(key))
+
+    assert sorted(path.name for path in bundle.glob("knative-*/*")) == ["1.23.0", "1.23.0"]
+    assert sorted(path.name for path in bundle.glob("published-checksums/*/*/*")) == [
+        "knative-v1.23.0",
+        "knative-v1.23.0",
+    ]
 
 
 @pytest.mark.parametrize("above", ["pinned", "sent"])
@@ -284,6 +319,7 @@ async def test_certificates_that_prove_nothing_are_refused(tmp_path: Path) -> No
     no_authority = authority("leaf", is_ca=False, above=root)
     late = START + YEARS + MINUTES
     below = no_authority.certificate.public_bytes(Encoding.PEM)
+    nobody = root.issue(key, identity=x509.DNSName("a.com"))
     cases = {
         "stranger": (stranger.issue(key), "is of no pinned authority"),
         "identity": (root.issue(key, identity="a@example.com"), "was signed by a@example.com"),
@@ -292,6 +328,10 @@ async def test_certificates_that_prove_nothing_are_refused(tmp_path: Path) -> No
         "late": (root.issue(key, start=late), "is of no pinned authority"),
         "leaf": (no_authority.issue(key) + below, "is of no pinned authority"),
         "other": (root.issue(generate_private_key(SECP256R1())), "is not by the key of its"),
+        "nobody": (nobody, "names no signer"),
+        "twice": (changed(nobody, USAGE, ALTERNATIVE_NAME), "the certificate cannot be read"),
+        "kind": (changed(nobody, b"\x82\x05a.com", b"\xa3\x05a.com"), "cannot be read"),
+        "version": (changed(nobody, VERSION_3, VERSION_8), "the certificate cannot be read"),
         "text": (b"-----BEGIN CERTIFICATE-----\nx", "the certificate cannot be read"),
     }
     pinned = root.certificate.public_bytes(Encoding.PEM)
@@ -334,6 +374,25 @@ async def test_files_of_no_release_are_refused_with_pinned_keys(tmp_path: Path) 
 
     assert said.exit_code == 1
     assert "ingress/1.23/mine/a.yaml is no file of a release of Knative" in said.output
+
+
+@pytest.mark.parametrize(
+    "path", ["ingress/1.23/kourier/kourier.yaml", "knative-serving/latest/a.yaml"]
+)
+def test_a_folder_without_numbered_versions_is_told_so(tmp_path: Path, path: str) -> None:
+    """Without keys nothing is required of it."""
+    bundle = tmp_path / "bundle"
+    (bundle / path).parent.mkdir(parents=True)
+    (bundle / path).write_bytes(manifest("a"))
+    (bundle / "published-checksums").mkdir()
+    (tmp_path / "cosign.pub").write_bytes(pem(generate_private_key(SECP256R1())))
+
+    unchecked = verify(bundle)
+    said = verify(bundle, "--key", str(tmp_path / "cosign.pub"))
+
+    assert unchecked.exit_code == 0, unchecked.output
+    assert said.exit_code == 1
+    assert f"{bundle}: has no version of knative-serving or knative-eventing" in said.output
 
 
 @pytest.mark.parametrize("line", ["<html>", "abc  a.yaml", f"{'0' * 64}  ../a.yaml"])

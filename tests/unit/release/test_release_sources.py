@@ -10,9 +10,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from knfleet.kube.yaml import dump_all
 from knfleet.release.errors import BadManifest, FetchFailed, FetchRefused, NotAvailable
-from knfleet.release.lock import LOCK, differences, make_lock, read_lock
+from knfleet.release.lock import LOCK, Lock, differences, make_lock, read_lock
 from knfleet.release.source.project import ProjectReleases
+from knfleet.release.source.pull import pull
 from knfleet.release.source.sources import (
     ArchiveSource,
     FolderSource,
@@ -222,6 +224,29 @@ async def test_releases_are_downloaded_into_the_layout(tmp_path: Path):
     assert len(list((root / "knative-eventing" / "1.23.0").iterdir())) == 6
     assert not (root / "eventing-source" / "1.23" / "ceph").exists()
     assert len(asked) == first + 6, "only what was not there is asked for again"
+
+
+async def test_files_of_each_host_are_kept_apart_and_the_lock_names_the_host(tmp_path: Path):
+    def answer(text: str):
+        async def handler(request: web.Request) -> web.Response:
+            if "checksums" in request.path:
+                raise web.HTTPNotFound
+            return web.Response(text=dump_all([config_map(text)]))
+
+        return handler
+
+    locks: list[Lock] = []
+    for text in ("first", "second"):
+        async with answering(answer(text)) as server:
+            wanted = ProjectReleases(("1.23.0",), tmp_path / "cache", host=f"{server}/{text}")
+            locks.append(await pull(wanted, tmp_path / text))
+    core = "knative-serving/1.23.0/2-serving-core.yaml"
+
+    assert "name: first" in (tmp_path / "first" / core).read_text()
+    assert "name: second" in (tmp_path / "second" / core).read_text()
+    assert locks[1].source == f"releases:1.23.0 from {server}/second"
+    private = ProjectReleases(("1.23.0",), tmp_path, host="https://me:word@mirror.example.com/a")
+    assert str(private) == "releases:1.23.0 from https://mirror.example.com/a"
 
 
 async def test_a_component_that_is_not_there_is_an_error(tmp_path: Path):

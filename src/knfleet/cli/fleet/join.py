@@ -1,4 +1,4 @@
-"""`knfleet join`: have a cluster ask a hub to take it in."""
+"""`knfleet join`: register a cluster with a hub."""
 
 import asyncio
 from pathlib import Path
@@ -21,6 +21,7 @@ from knfleet.cli.fleet.fleet_options import (
 )
 from knfleet.cli.output import explained
 from knfleet.cli.process.agent import LEAST_ADDON_TOKEN_SECONDS
+from knfleet.cli.process.agent_options import addon_auth_option, tunnel_options
 from knfleet.kube.errors import KubeError
 
 if TYPE_CHECKING:
@@ -72,19 +73,7 @@ Please log onto the hub cluster and run the following command:
 @click.option("--singleton", is_flag=True, help="Accepted; the agent is always one pod.")
 @click.option("--proxy-url", default="", help="Proxy for connections to the hub.")
 @click.option("--proxy-ca-file", type=FILE, help="The proxy's CA.")
-@click.option(
-    "--tunnel",
-    type=click.Choice(["always", "auto", "never"]),
-    default="auto",
-    help="Whether the hub reaches the cluster through its agent; auto: if it cannot directly.",
-)
-@click.option(
-    "--tunnel-service",
-    "services",
-    multiple=True,
-    metavar="NAMESPACE/NAME:PORT",
-    help="Service that the hub may reach through the agent, beside the API server.",
-)
+@tunnel_options
 @click.option(
     "--external-server-url",
     "urls",
@@ -118,13 +107,7 @@ Please log onto the hub cluster and run the following command:
     "--grpc-server", default="", help="With grpc: host, or host and port, of the gRPC server."
 )
 @click.option("--grpc-ca-file", type=FILE, help="With grpc: the CA of the gRPC server.")
-@click.option(
-    "--addon-kubeclient-registration-auth",
-    "addon_auth",
-    type=click.Choice(["csr", "token"]),
-    default="csr",
-    help="How agents of add-ons reach the hub: by certificate or token.",
-)
+@addon_auth_option
 @click.option(
     "--addon-token-expiration-seconds",
     "addon_token",

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from knfleet.cli.output import explained, progress, table
 from knfleet.oci.errors import ImageError
 from knfleet.release.errors import ReleaseError
+
+if TYPE_CHECKING:
+    from knfleet.release.source.signature_keys import PinnedKeys
 
 directory_option = click.option(
     "--dir",
@@ -49,6 +54,20 @@ def pinned(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def pinned_keys_of(key_files: tuple[Path, ...], identity: str, issuer: str) -> "PinnedKeys | None":
+    """The keys that the options pin; a usage error for options that would count for nothing."""
+    from knfleet.release.source.signature_keys import pinned_keys
+
+    given = click.get_current_context().get_parameter_source
+    for name in ("identity", "issuer"):
+        if not key_files and given(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name} is compared with certificates of an authority; add --key FILE with the"
+                " certificates of this authority"
+            )
+    return pinned_keys(key_files, identity, issuer)
 
 
 def chosen_folder(directory: Path | None) -> Path:
@@ -112,11 +131,10 @@ def pull(
     import asyncio
 
     from knfleet.release.source import pull as pulling
-    from knfleet.release.source.signature_keys import pinned_keys
     from knfleet.release.source.sources import bundle_folder, source
     from knfleet.workflows.airgap.release_archive import PREFIX, LayoutSource
 
-    keys = pinned_keys(key_files, identity, issuer)
+    keys = pinned_keys_of(key_files, identity, issuer)
     folder = target or bundle_folder()
     is_layout = origin.startswith(PREFIX)
     chosen = LayoutSource(Path(origin.removeprefix(PREFIX))) if is_layout else source(origin)
@@ -168,10 +186,9 @@ def verify(
     from knfleet.release.parsed_cache import ParsedCache
     from knfleet.release.source.published_checksums import proofs
     from knfleet.release.source.pull import problems
-    from knfleet.release.source.signature_keys import pinned_keys
     from knfleet.release.source.sources import cache_folder
 
-    keys = pinned_keys(key_files, identity, issuer)
+    keys = pinned_keys_of(key_files, identity, issuer)
     folder = chosen_folder(directory)
     lock = read_lock(lock_file) if lock_file else lock_beside(folder)
     found = problems(folder, ParsedCache(cache_folder() / "manifests"), lock)

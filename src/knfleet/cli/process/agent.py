@@ -11,6 +11,7 @@ import click
 from knfleet.cli.fleet.aws_options import roles_of
 from knfleet.cli.fleet.fleet_options import gates_of
 from knfleet.cli.output import explained
+from knfleet.cli.process.agent_options import addon_auth_option, tunnel_options
 from knfleet.cli.process.operator import GoFlags, klog_options, switch
 from knfleet.kube.errors import KubeError
 
@@ -141,13 +142,7 @@ def taken_options(command: Any) -> Any:
     default=1024,
     help="Characters of feedback values as JSON.",
 )
-@click.option(
-    "--addon-kubeclient-registration-auth",
-    "addon_auth",
-    type=click.Choice(["csr", "token"]),
-    default="csr",
-    help="How agents of add-ons reach the hub: by certificate or token.",
-)
+@addon_auth_option
 @click.option(
     "--addon-token-expiration-seconds",
     "addon_token",
@@ -156,19 +151,7 @@ def taken_options(command: Any) -> Any:
     help="How long tokens of add-ons' agents last.",
 )
 @switch("--no-access", "Hand over no token for the cluster.")
-@click.option(
-    "--tunnel",
-    type=click.Choice(["always", "auto", "never"]),
-    default="auto",
-    help="Whether the hub reaches the cluster through the agent; auto: if it cannot directly.",
-)
-@click.option(
-    "--tunnel-service",
-    "services",
-    multiple=True,
-    metavar="NAMESPACE/NAME:PORT",
-    help="Service that the hub may reach through the tunnel, beside the API server.",
-)
+@tunnel_options
 @switch("--disable-leader-election", "Taken for compatibility: there is one agent.")
 @click.option("--listen", default="", help="Address of /healthz, as 127.0.0.1:8000.")
 @click.option("--v", "verbosity", type=int, default=0, help="Log level; 4 and more: debug.")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     default="127.0.0.1",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen; port 8787 when none is given, 0 for any. A port alone is that of the"
-    " pod, if this runs in one.",
+    help="Where to listen; port 8787 when none is given, 0 for any. In a pod, a port alone is"
+    " listened on at all addresses.",
 )
 @click.option("--login", is_flag=True, help="Have people log in with tokens of their own.")
 @click.option("--web-actions", "actions", is_flag=True, help="Allow retry, pause and upgrade.")
@@ -72,7 +72,7 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
 
     logs.configure("warning")
     if options["address"].startswith(":"):
-        options["address"] = f"{pod_address()}{options['address']}"
+        options["address"] = f"[{host_of_port()}]{options['address']}"
     beside = StandaloneDashboard(
         connection=connection_of(kubeconfig, context),
         settings=settings_of(options),
@@ -85,14 +85,17 @@ def command(kubeconfig: Path | None, context: str | None, **options: Any) -> Non
     start(partial(build, beside=beside))
 
 
-def pod_address() -> str:
-    """Where a port alone is listened on: at the address of the pod, if this is one."""
+def host_of_port() -> str:
+    """Where a port alone is listened on: in a pod at all addresses of the pod's family.
+
+    Requests through `kubectl port-forward` come to the pod's loopback address.
+    """
     import os
 
     from knfleet.runtime.http.listen_address import bind_host
 
-    host = bind_host() or os.environ.get("POD_IP") or "0.0.0.0"  # noqa: S104 - a pod's own
-    return f"[{host}]" if ":" in host else host
+    is_version_6 = ":" in os.environ.get("POD_IP", "")
+    return bind_host() or ("::" if is_version_6 else "0.0.0.0")  # noqa: S104 - a pod's own
 
 
 def settings_of(options: dict[str, Any]) -> "WebSettings":

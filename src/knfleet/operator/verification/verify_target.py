@@ -20,6 +20,7 @@ from knfleet.kube.errors import (
     AlreadyExists,
     CredentialError,
     Expired,
+    Forbidden,
     KubeError,
     NetworkError,
     NotFound,
@@ -37,6 +38,8 @@ from knfleet.operator.verification.verify_rights import OBJECTS
 
 NO_ANSWER = (NetworkError, CredentialError, Unauthorized, Throttled)
 """Errors that say nothing about Knative."""
+NO_ACCOUNT = "error looking up service account"
+"""What the API server says of a Pod whose ServiceAccount is not there."""
 Readiness = Callable[[Object], tuple[bool, str]]
 
 
@@ -48,7 +51,7 @@ class VerifyTiming(Struct, frozen=True):
     answer_seconds: float = 10.0
     """For one request."""
     gone_seconds: float = 60.0
-    """For what an earlier run has left to be gone."""
+    """For what an earlier run has left to be gone, and for the account of a new namespace."""
     clean_seconds: float = 8.0
     """For the removal; a process that ends has little time."""
 
@@ -131,12 +134,20 @@ class VerifyTarget:
             return None
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
-        """Make an object, after the end of one of the same name that is being removed."""
+        """Make an object, after the end of one of the same name that is being removed.
+
+        A Pod is refused until the namespace has its account, which follows a moment later.
+        """
         clock = asyncio.get_running_loop().time
         until = clock() + self.timing.gone_seconds
         while clock() < until:
-            with suppress(AlreadyExists):
+            try:
                 return await self.client.create(resource, manifest)
+            except AlreadyExists:
+                pass
+            except Forbidden as error:
+                if NO_ACCOUNT not in error.message:
+                    raise
             await asyncio.sleep(self.timing.retry_seconds)
         return await self.client.create(resource, manifest)
 

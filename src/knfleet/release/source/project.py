@@ -6,7 +6,7 @@ where. Plugins are released per minor version, so their `.0` is taken.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec import Struct
 from knfleet.release.errors import FetchRefused, NotAvailable
 from knfleet.release.layout import GUARD, GUARD_VERSIONS, INGRESS, SOURCES
 from knfleet.release.lock import PUBLISHED
+from knfleet.release.manifest import digest_of
 from knfleet.release.parsed_cache import write_atomically
 from knfleet.release.source.download import DownloadLimits, Downloads
 from knfleet.release.version import parse
@@ -135,7 +136,11 @@ def assets(releases: Sequence[ReleaseFiles], version: str, tag: str) -> Iterator
 
 
 class ProjectReleases(Struct, frozen=True):
-    """Releases of the Knative project, by version."""
+    """Releases of the Knative project, by version.
+
+    Each choice of files from one host has a folder of its own in the cache, so that what is locked,
+    checked and copied are the files that were asked for, and no others.
+    """
 
     versions: tuple[str, ...]
     cache: Path
@@ -145,51 +150,63 @@ class ProjectReleases(Struct, frozen=True):
     async def fetch(self) -> Path:
         """A folder with the wanted versions, downloading what is not there yet."""
         wanted = {asset.path: asset for asset in release_assets(self.versions)}
-        downloads = Downloads(self.limits)
-        slots = asyncio.Semaphore(AT_ONCE)
-        optional = [
-            self.get(downloads, slots, path, asset.url(self.host)) for path, asset in wanted.items()
-        ]
+        folder = self.cache / choice_digest(asset.url(self.host) for asset in wanted.values())
+        files = AssetDownloads(folder, Downloads(self.limits))
+        optional = [files.get(path, asset.url(self.host)) for path, asset in wanted.items()]
         answers = await asyncio.gather(*optional, return_exceptions=True)
         for path, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, FetchRefused) and is_plugin(path):
                 continue
             if isinstance(answer, BaseException):
                 raise answer
-        there = [asset for path, asset in wanted.items() if (self.cache / path).is_file()]
+        there = [asset for path, asset in wanted.items() if (folder / path).is_file()]
         releases = {asset.release: asset for asset in there}
-        said = [
-            self.published(downloads, slots, asset, name)
-            for asset in releases.values()
-            for name in NAMES
-        ]
+        said = [self.published(files, asset, name) for asset in releases.values() for name in NAMES]
         for answer in await asyncio.gather(*said, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
-        return self.cache
+        return folder
 
-    async def published(
-        self, downloads: Downloads, slots: asyncio.Semaphore, asset: ReleaseAsset, name: str
-    ) -> None:
+    async def published(self, files: "AssetDownloads", asset: ReleaseAsset, name: str) -> None:
         """Download what a release says of its files, if it does."""
         path = f"{PUBLISHED}/{asset.folder}/{name}"
         with contextlib.suppress(FetchRefused):
-            await self.get(downloads, slots, path, asset.url(self.host, name))
+            await files.get(path, asset.url(self.host, name))
 
-    async def get(
-        self, downloads: Downloads, slots: asyncio.Semaphore, path: str, url: str
-    ) -> None:
+    def __str__(self) -> str:
+        text = f"releases:{','.join(self.versions)}"
+        return text if self.host == HOST else f"{text} from {without_account(self.host)}"
+
+
+class AssetDownloads:
+    """Downloads into one folder, a few at once."""
+
+    def __init__(self, folder: Path, downloads: Downloads) -> None:
+        self.folder = folder
+        self.downloads = downloads
+        self.slots = asyncio.Semaphore(AT_ONCE)
+
+    async def get(self, path: str, url: str) -> None:
         """Download one file, unless it is there."""
-        target = self.cache / path
+        target = self.folder / path
         if target.is_file():
             return
-        async with slots:
-            content = await downloads.get(url)
+        async with self.slots:
+            content = await self.downloads.get(url)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, content)
 
-    def __str__(self) -> str:
-        return f"releases:{','.join(self.versions)}"
+
+def choice_digest(addresses: Iterable[str]) -> str:
+    """A name for the folder of some files."""
+    return digest_of("\n".join(sorted(addresses)).encode())
+
+
+def without_account(host: str) -> str:
+    """An address without the user and password in it."""
+    scheme, separator, rest = host.rpartition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def is_plugin(path: str) -> bool:

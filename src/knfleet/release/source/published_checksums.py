@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from knfleet.release.errors import BadManifest, ReleaseError, Tampered
+from knfleet.release.errors import BadManifest, NotAvailable, ReleaseError, Tampered
 from knfleet.release.layout import COMPONENTS, Layout
 from knfleet.release.lock import PUBLISHED, bundle_files
 from knfleet.release.manifest import digest_of
@@ -42,7 +42,7 @@ class ReleaseProof(Struct, frozen=True):
     def __str__(self) -> str:
         files = f"{self.release}: {self.files} files"
         if not self.has_checksums:
-            return f"{files}; no checksums are published"
+            return f"{files}; no checksums of it in this folder"
         if self.signer:
             return f"{files} are in checksums.txt, signed by {self.signer}"
         signature = "whose signature was not checked" if self.is_signed else "which nobody signed"
@@ -56,6 +56,11 @@ def proofs(root: Path, keys: PinnedKeys | None = None) -> list[ReleaseProof]:
     """
     releases: dict[str, list[ReleaseAsset]] = defaultdict(list)
     known = known_assets(root)
+    if keys and not known:
+        raise NotAvailable(
+            f"{root}: has no version of {' or '.join(COMPONENTS.values())} such as 1.23.0, by which"
+            " the releases of its files are known; signatures are checked of folders that have one"
+        )
     unknown: list[str] = []
     for file in bundle_files(root):
         path = file.relative_to(root).as_posix()
@@ -79,7 +84,7 @@ def known_assets(root: Path) -> Mapping[str, ReleaseAsset]:
         for version in layout.versions(section)
         if (number := parse(version)) and number.parts == 3 and not version.startswith("v")
     }
-    return {asset.path: asset for asset in release_assets(sorted(versions))}
+    return {asset.path: asset for asset in release_assets(sorted(versions))} if versions else {}
 
 
 def proof(
@@ -91,8 +96,11 @@ def proof(
     try:
         content = read(folder / CHECKSUMS)
         if content is None:
-            missing = (f"{release} publishes no checksums, which pinned keys require",)
-            return ReleaseProof(release, len(assets), problems=missing if keys else ())
+            missing = (
+                f"no checksums of {release} in this folder, which pinned keys require: either it"
+                " publishes none, or they were not copied with the files"
+            )
+            return ReleaseProof(release, len(assets), problems=(missing,) if keys else ())
         signature, certificate = read(folder / SIGNATURE), read(folder / CERTIFICATE)
         signer = ""
         if keys:

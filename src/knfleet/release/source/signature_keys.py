@@ -26,6 +26,14 @@ OIDC_ISSUER = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 OIDC_ISSUER_BEFORE = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
 MOST_BYTES = 64 * 1024
 MOST_ISSUERS = 4
+MALFORMED = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.UnsupportedGeneralNameType,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+)
+"""What the reading of a certificate raises."""
 Kind = TypeVar("Kind", bound=x509.ExtensionType)
 
 
@@ -49,7 +57,7 @@ class PinnedKeys(Struct, frozen=True):
             leaf, *others = certificates(where, certificate)
             self.check_certificate(where, leaf, others)
             key = leaf.public_key()
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except MALFORMED as error:
             raise Tampered(f"{where}: the certificate cannot be read: {error}") from None
         if not isinstance(key, EllipticCurvePublicKey) or not is_signed(key, content, plain):
             raise Tampered(f"{where}: the signature is not by the key of its certificate")
@@ -63,6 +71,8 @@ class PinnedKeys(Struct, frozen=True):
         if usage is None or ExtendedKeyUsageOID.CODE_SIGNING not in usage:
             raise Tampered(f"{where}: the certificate is not for signing code")
         found = identities(leaf)
+        if not found:
+            raise Tampered(f"{where}: the certificate names no signer, and not {self.identity}")
         if self.identity not in found:
             raise Tampered(f"{where}: was signed by {', '.join(found)}, not by {self.identity}")
         if oidc_issuer(leaf) != self.issuer:
@@ -94,7 +104,7 @@ def pinned_keys(files: tuple[Path, ...], identity: str, issuer: str) -> PinnedKe
             key = load_pem_public_key(content)
         except OSError as error:
             raise NotAvailable(f"{file}: cannot be read: {error.strerror}") from error
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except MALFORMED as error:
             raise NotAvailable(
                 f"{file}: has no public key or certificate in PEM format: {error}"
             ) from None
