@@ -10,7 +10,12 @@ import pytest
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, agent_user, cluster_groups
 from knfleet.api.meta import Key, Object
-from knfleet.cloudevents.cloud_event import CloudEvent, publish_bytes
+from knfleet.cloudevents.cloud_event import (
+    CloudEvent,
+    Subscription,
+    publish_bytes,
+    subscription_bytes,
+)
 from knfleet.cloudevents.event_types import (
     BUNDLES,
     CLUSTER_NAME,
@@ -30,6 +35,7 @@ from knfleet.hub.grpc.calls.publications import Publications
 from knfleet.hub.grpc.event_service import (
     LARGE_AT_ONCE,
     LARGE_REQUEST_BYTES,
+    SUBSCRIBE_BYTES,
     CallRefused,
     EventService,
 )
@@ -303,3 +309,36 @@ async def test_one_agent_has_few_large_events_wait_at_once():
     assert [type(each) for each in done] == [Aborted] * (LARGE_AT_ONCE + 1)
     with pytest.raises(Aborted, match="may not"):
         await publish(LARGE_REQUEST_BYTES)
+
+
+def subscribe(service: EventService, source: str = "a") -> asyncio.Task[None]:
+    """A subscription of the agent of c1."""
+    request = subscription_bytes(Subscription(source, "c1", str(BUNDLES)))
+    return asyncio.ensure_future(service.subscribe(request, Call()))
+
+
+async def test_a_large_request_to_subscribe_is_refused_before_anybody_is_asked():
+    """It would be kept as long as the stream."""
+    busy = Busy()
+    busy.answers.set()
+    service = service_of(busy)
+    with pytest.raises(Aborted, match="larger than"):
+        await subscribe(service, "x" * SUBSCRIBE_BYTES)
+    assert busy.asked == 0
+    with pytest.raises(Aborted, match="may not"):
+        await subscribe(service)
+
+
+async def test_streams_count_while_it_is_asked_whether_they_are_permitted():
+    busy = Busy()
+    service = service_of(busy)
+    most = service.limits.streams_per_caller
+    calls = [subscribe(service) for _ in range(most + 3)]
+    await until(lambda: busy.asked >= most, "the API server is asked about streams")
+    busy.answers.set()
+
+    ends = [str(each) for each in await asyncio.gather(*calls, return_exceptions=True)]
+
+    assert sum("too many subscriptions" in each for each in ends) == 3
+    assert sum("may not" in each for each in ends) == most
+    assert service.broker.count == 0
