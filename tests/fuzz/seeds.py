@@ -163,9 +163,12 @@ def events() -> list[bytes]:
 def forms() -> list[bytes]:
     """Both ways in which browsers send them; the first byte chooses the header."""
     part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    encoded = part.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: %s\r\n\r\n", 1)
     return [
         b"\0csrf=right&version=1.22.1&token=abc.def",
         b"\1" + part % (b"csrf", b"right") + part % (b"version", b"1.22.1") + b"--b--\r\n",
+        b"\1" + encoded % (b"csrf", b"base64", b"cmlnaHQ=") + b"--b--\r\n",
+        b"\1" + encoded % (b"csrf", b"nonsense", b"right") + b"--b--\r\n",
         b"\2csrf=%ed%a0%80&version=%00",
         b"/cr/knativeserving/knative-serving/knative?page=2",
         b"/cluster/a%2fb?q=x",
