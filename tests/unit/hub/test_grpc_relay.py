@@ -169,3 +169,18 @@ async def test_many_connections_of_one_agent_make_room_for_each_other(scene: Rel
     assert await passes(*other)
     for _, writer in (*mine, newest, other):
         writer.close()
+
+
+async def test_connections_of_one_agent_share_what_may_wait_for_reviews(scene: RelayScene):
+    """Each connection without a certificate has its own, which is less."""
+    relay = scene.relay
+    made = [await scene.connect(known=True), await scene.connect(known=True)]
+    made += [await scene.connect(), await scene.connect()]
+    await until(lambda: len(relay.peers) == len(made), "all connections are relayed")
+    waiting = sorted((each.waiting for each in relay.peers.values()), key=lambda each: -each.limit)
+
+    assert waiting[0] is waiting[1]
+    assert len({id(each) for each in waiting}) == 3
+    assert waiting[2].limit < waiting[0].limit
+    for _, writer in made:
+        writer.close()

@@ -20,7 +20,6 @@ from msgspec import Struct
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.meta import Object
 from knfleet.cloudevents.cloud_event import (
-    MESSAGE_BYTES,
     SUBSCRIPTION_ID,
     CloudEvent,
     EventError,
@@ -49,7 +48,7 @@ from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.hub.grpc.calls.publications import Publications, off_loop_if_large
 from knfleet.hub.grpc.object_sources import ObjectSource
 from knfleet.hub.grpc.rate_limit import RateLimit
-from knfleet.hub.grpc.tls_relay import TlsRelay
+from knfleet.hub.grpc.tls_relay import Peer, TlsRelay
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import ApiError, KubeError
 from knfleet.runtime.logs import log
@@ -123,7 +122,8 @@ class EventService:
     async def publish(self, request: bytes, context: Any) -> bytes:
         """Write what a client publishes."""
         try:
-            caller = await self.authenticate(context)
+            with self.unknown(request, context):
+                caller = await self.authenticate(context)
             self.limit_rate(caller)
             with self.kept(caller, request):
                 async with self.slots:
@@ -184,11 +184,16 @@ class EventService:
                 recheck_at = clock() + self.limits.recheck_seconds
                 await self.recheck(made, context)
 
+    def peer(self, context: Any) -> Peer:
+        """The connection by which a call came."""
+        found = self.relay.peer(context.peer())
+        if found is None:
+            raise CallRefused(Code.UNAUTHENTICATED, "the connection did not come by TLS")
+        return found
+
     async def authenticate(self, context: Any) -> Caller:
         """Who calls: by token, else by certificate."""
-        peer = self.relay.peer(context.peer())
-        if peer is None:
-            raise CallRefused(Code.UNAUTHENTICATED, "the connection did not come by TLS")
+        peer = self.peer(context)
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         scheme, _, token = str(metadata.get("authorization", "")).partition(" ")
         if token and scheme.lower() == "bearer":
@@ -218,6 +223,21 @@ class EventService:
             raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many calls; wait and try again")
         if len(self.rates) > 2 * self.limits.streams:
             self.rates = {user: rate for user, rate in self.rates.items() if not rate.is_full(now)}
+
+    @contextmanager
+    def unknown(self, request: bytes, context: Any) -> Generator[None]:
+        """Count a request for its connection while it is not known who sent it."""
+        waiting = self.peer(context).waiting
+        fits = waiting.take(len(request))
+        try:
+            if not fits:
+                raise CallRefused(
+                    Code.RESOURCE_EXHAUSTED,
+                    "too many events wait for the review of their tokens; try again",
+                )
+            yield
+        finally:
+            waiting.release(len(request))
 
     @contextmanager
     def kept(self, caller: Caller, request: bytes) -> Generator[None]:
@@ -375,18 +395,3 @@ def status_text(error: ApiError) -> str:
         "code": error.code,
     }
     return msgspec.json.encode({"ErrStatus": status}).decode()
-
-
-def server_options() -> list[tuple[str, int]]:
-    """Limits that the gRPC library enforces."""
-    return [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES),
-        ("grpc.max_send_message_length", 2 * MESSAGE_BYTES),
-        ("grpc.max_concurrent_streams", 128),
-        ("grpc.max_metadata_size", 32 * 1024),
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.http2.max_ping_strikes", 5),
-        ("grpc.so_reuseport", 0),
-    ]

@@ -45,6 +45,10 @@ ANONYMOUS_SECONDS = 30.0
 BUFFER_BYTES = 256 * 1024
 CALLER_BYTES = 32 * 1024 * 1024
 """How much an agent may have sent of messages that are not complete, on all its connections."""
+CALLER_WAITING_BYTES = 16 * 1024 * 1024
+"""How much it may have sent of complete messages whose tokens are not reviewed yet."""
+STRANGER_WAITING_BYTES = 1024 * 1024
+"""The same of a connection without a certificate, whose objects are small."""
 PER_CALLER = 32
 """So many connections may an agent have; a new one takes the place of its oldest."""
 
@@ -57,6 +61,8 @@ class Peer:
         """Who its certificate says it is."""
         self.authenticated = asyncio.Event()
         """Set when it is known who it is, by certificate or by token."""
+        self.waiting = HeldBytes(STRANGER_WAITING_BYTES)
+        """Complete messages whose tokens are not reviewed yet; an agent's connections share it."""
 
 
 class HeldBytes:
@@ -81,6 +87,7 @@ class CallerUse:
 
     def __init__(self, limit: int) -> None:
         self.held = HeldBytes(limit)
+        self.waiting = HeldBytes(CALLER_WAITING_BYTES)
         self.connections: dict[RelayEnd, None] = {}
         """The oldest first."""
 
@@ -177,7 +184,7 @@ class TlsRelay:
             return
         user = peer.caller.user
         use = self.callers.setdefault(user, CallerUse(self.caller_bytes))
-        outer.budget = use.held
+        outer.budget, peer.waiting = use.held, use.waiting
         use.add(outer)
         try:
             yield
