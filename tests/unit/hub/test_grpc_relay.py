@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from knfleet.hub.grpc.relay_end import PER_CALLER
+from knfleet.hub.grpc.relay_end import PER_CALLER, SMALL_FRAMES
 from knfleet.hub.grpc.tls_relay import TlsRelay, server_context
 from knfleet.hub.grpc.upload_meter import (
     DATA,
@@ -216,6 +216,33 @@ async def is_cut_off(
         return len(await reader.read(len(sent))) == 0
     except ConnectionError:
         return True
+
+
+@pytest.mark.parametrize("payload", [b"", b"x"], ids=["empty", "short"])
+async def test_a_client_of_small_frames_alone_is_cut_off(scene: RelayScene, payload: bytes):
+    """Each is looked at, and the gRPC server has nothing of it; as many as calls take may come."""
+    busy, other = await scene.connect(known=True), await scene.connect(known=True, user="other")
+    small = frame(payload, kind=0x20)
+    some = b"P" * PREFACE_BYTES + small * 500
+    for reader, writer in (busy, other):
+        writer.write(some)
+        assert await reader.readexactly(len(some)) == some
+
+    busy[1].write(small * (4 * SMALL_FRAMES))
+
+    assert not await comes(busy[0], 3 * SMALL_FRAMES * len(small))
+    assert not await is_cut_off(*other, small)
+    for _, writer in (busy, other):
+        writer.close()
+
+
+async def comes(reader: asyncio.StreamReader, size: int) -> bool:
+    """Whether so much comes before the connection ends."""
+    try:
+        await reader.readexactly(size)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    return True
 
 
 async def test_bytes_count_once_whether_a_token_was_shown_or_not(scene: RelayScene):

@@ -3,6 +3,7 @@
 import asyncio
 from typing import cast
 
+from knfleet.hub.grpc.rate_limit import RateLimit
 from knfleet.hub.grpc.upload_meter import UploadMeter
 from knfleet.runtime.logs import log
 
@@ -14,6 +15,10 @@ PER_CALLER = 32
 STRANGER_BYTES = 1024 * 1024
 """How much a connection with a token, and no certificate, may have sent of messages that are not
 complete: its objects are at most a quarter of that."""
+SMALL_FRAMES = 20_000
+"""So many small frames may a connection send at once,"""
+SMALL_FRAMES_PER_SECOND = 2_000.0
+"""and so many in a second from then on; a call takes about five."""
 
 
 class HeldBytes:
@@ -99,6 +104,8 @@ class RelayEnd(asyncio.Protocol):
         """What its incomplete messages count for."""
         self.uploads: UploadMeter | None = None
         """Of a side that sends to the gRPC server."""
+        self.small = RateLimit(SMALL_FRAMES_PER_SECOND, SMALL_FRAMES, 0.0)
+        """Small frames that it may send."""
         self.counted = 0
         """How much of what it sent counts as anonymous."""
         self.transport: asyncio.Transport | None = None
@@ -142,7 +149,16 @@ class RelayEnd(asyncio.Protocol):
             log.warning("client has too many incomplete messages", bytes=self.uploads.held)
             self.abort()
             return
+        if self.uploads is not None and not self.is_worth_reading(self.uploads):
+            log.warning("client sends too many small frames")
+            self.abort()
+            return
         self.other.transport.write(data)
+
+    def is_worth_reading(self, uploads: UploadMeter) -> bool:
+        """Whether there are few small frames in what was sent."""
+        count, uploads.small = uploads.small, 0
+        return not count or self.small.take(asyncio.get_running_loop().time(), count)
 
     def is_too_much(self, size: int) -> bool:
         """Count what comes before it is known who sends; whether it is beyond a limit."""
