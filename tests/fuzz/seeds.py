@@ -7,7 +7,7 @@ from functools import cache
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from knfleet.api.meta import Object
 from knfleet.cloudevents import cloud_event, work_events
@@ -18,6 +18,9 @@ from testbed.fakes.certificates import Authority
 from tests.fuzz.targets import CLUSTER, SECRET
 
 V1 = "client.authentication.k8s.io/v1"
+
+ALTERNATIVE_NAMES = (b"\x30\x03\x82\x01a", b"\x30\x02\xa3\x00", b"\x30\x02\xa5\x00")
+"""A DNS name, an address of X.400, the name of a party of EDI."""
 
 
 @cache
@@ -82,7 +85,7 @@ def credentials() -> list[bytes]:
 
 
 def certificate_requests() -> list[bytes]:
-    """An agent's, and one with a name too many."""
+    """An agent's, one with a name too many, and some with alternative names."""
     key = ec.generate_private_key(ec.SECP256R1())
     organizations = (
         f"system:open-cluster-management:{CLUSTER}",
@@ -102,7 +105,20 @@ def certificate_requests() -> list[bytes]:
         builder = x509.CertificateSigningRequestBuilder().subject_name(name)
         request = builder.sign(key, hashes.SHA256())
         found.append(request.public_bytes(serialization.Encoding.PEM))
-    return found
+    return found + [named_request(key, each) for each in ALTERNATIVE_NAMES]
+
+
+def named_request(key: ec.EllipticCurvePrivateKey, names: bytes) -> bytes:
+    """A request with alternative names, as they are encoded."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
+    extension = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, names)
+    request = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(subject)
+        .add_extension(extension, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return request.public_bytes(serialization.Encoding.PEM)
 
 
 def api_answers() -> list[bytes]:
@@ -163,9 +179,12 @@ def events() -> list[bytes]:
 def forms() -> list[bytes]:
     """Both ways in which browsers send them; the first byte chooses the header."""
     part = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    encoded = part.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: %s\r\n\r\n", 1)
     return [
         b"\0csrf=right&version=1.22.1&token=abc.def",
         b"\1" + part % (b"csrf", b"right") + part % (b"version", b"1.22.1") + b"--b--\r\n",
+        b"\1" + encoded % (b"csrf", b"base64", b"cmlnaHQ=") + b"--b--\r\n",
+        b"\1" + encoded % (b"csrf", b"nonsense", b"right") + b"--b--\r\n",
         b"\2csrf=%ed%a0%80&version=%00",
         b"/cr/knativeserving/knative-serving/knative?page=2",
         b"/cluster/a%2fb?q=x",

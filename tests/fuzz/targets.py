@@ -16,10 +16,12 @@ from unittest import mock
 from aiohttp import StreamReader, web
 from aiohttp.test_utils import make_mocked_request
 
+from knfleet.api.addon.names import ADDON_LABEL
 from knfleet.api.knative.resources import SERVINGS
 from knfleet.api.meta import Object
 from knfleet.cloudevents import cloud_event, event_types, object_events, work_events
 from knfleet.cloudevents.cloud_event import CloudEvent, EventError
+from knfleet.hub.addon.registration import certificate_rules
 from knfleet.hub.registration.drivers.csr_rules import AgentCertificateRequest, examine
 from knfleet.kube import yaml
 from knfleet.kube.auth import kubeconfig
@@ -38,6 +40,7 @@ SECRET = "s3cretS3cret"
 """Stands for a token, a key or a password in seeds."""
 PLUGIN = ExecPlugin("plugin")
 CLUSTER = "east"
+ADDON = "hello"
 FORM_BYTES = 64 * 1024
 MESSAGE_CHARACTERS = 3000
 CONTENT_TYPES = (
@@ -110,7 +113,7 @@ def read_credential(data: bytes) -> None:
 
 
 def read_request(data: bytes) -> None:
-    """The certificate request of an agent, within a manifest that an API server has accepted."""
+    """The certificate request of an agent or an add-on, which an API server has accepted."""
     spec: Object = {
         "signerName": "kubernetes.io/kube-apiserver-client",
         "usages": ["digital signature", "key encipherment", "client auth"],
@@ -118,6 +121,13 @@ def read_request(data: bytes) -> None:
         "username": "system:serviceaccount:open-cluster-management:agent",
     }
     labels = {"open-cluster-management.io/cluster-name": CLUSTER}
+    labels_of_addon = {**labels, ADDON_LABEL: ADDON}
+    asked = certificate_rules.examine({"metadata": {"labels": labels_of_addon}, "spec": spec})
+    if isinstance(asked, certificate_rules.AddOnRequest):
+        assert (asked.cluster, asked.addon) == (CLUSTER, ADDON)
+        assert asked.common_name
+    else:
+        assert asked.reason
     found = examine({"metadata": {"name": "csr", "labels": labels}, "spec": spec})
     if isinstance(found, AgentCertificateRequest):
         assert found.cluster == CLUSTER

@@ -27,9 +27,10 @@ def bounded_depth(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
 
     def read(text: bytes) -> T:
         try:
-            return decode(text)
-        except RecursionError:
-            return decode(shallow(bytes(text)))
+            try:
+                return decode(text)
+            except RecursionError:
+                return decode(shallow(bytes(text)))
         except UnicodeDecodeError:
             raise msgspec.DecodeError("text that is not UTF-8") from None
 

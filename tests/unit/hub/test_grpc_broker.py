@@ -10,7 +10,12 @@ import pytest
 
 from knfleet.api.cluster.managedcluster import CLUSTERS, agent_user, cluster_groups
 from knfleet.api.meta import Key, Object
-from knfleet.cloudevents.cloud_event import CloudEvent, publish_bytes
+from knfleet.cloudevents.cloud_event import (
+    CloudEvent,
+    Subscription,
+    publish_bytes,
+    subscription_bytes,
+)
 from knfleet.cloudevents.event_types import (
     BUNDLES,
     CLUSTER_NAME,
@@ -30,6 +35,7 @@ from knfleet.hub.grpc.calls.publications import Publications
 from knfleet.hub.grpc.event_service import (
     LARGE_AT_ONCE,
     LARGE_REQUEST_BYTES,
+    SUBSCRIBE_BYTES,
     CallRefused,
     EventService,
 )
@@ -220,24 +226,30 @@ class Aborted(Exception):
 
 
 class Call:
-    """A call of the agent of c1."""
+    """A call of the agent of c1, by its certificate or by a token."""
+
+    def __init__(self, token: str = "") -> None:
+        self.token = token
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:1"
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     async def abort(self, code: grpc.StatusCode, message: str) -> None:
         raise Aborted(code, message)
 
 
 class Known:
-    """A relay whose connections are all of the agent of c1."""
+    """A relay with one connection, of the agent of c1."""
+
+    def __init__(self) -> None:
+        self.only = Peer(Caller(agent_user("c1", "a1"), cluster_groups("c1")))
 
     def peer(self, name: str) -> Peer:
         del name
-        return Peer(Caller(agent_user("c1", "a1"), cluster_groups("c1")))
+        return self.only
 
 
 class Busy:
@@ -252,6 +264,19 @@ class Busy:
         self.asked += 1
         await self.answers.wait()
         return False
+
+    async def caller(self, token: str) -> Caller | None:
+        del token
+        self.asked += 1
+        await self.answers.wait()
+        return None
+
+
+def publish(service: EventService, size: int, token: str = "") -> asyncio.Task[bytes]:
+    """A status event of so many bytes and some."""
+    status = EventType(BUNDLES, STATUS, UPDATE)
+    event = CloudEvent(str(status), extensions={CLUSTER_NAME: "c1"}, data=b"x" * size)
+    return asyncio.ensure_future(service.publish(publish_bytes(event), Call(token)))
 
 
 def service_of(busy: Busy) -> EventService:
@@ -286,20 +311,66 @@ async def test_one_agent_has_few_large_events_wait_at_once():
     """They are kept until the API server has answered; small ones pass beside them."""
     busy = Busy()
     service = service_of(busy)
-    status = EventType(BUNDLES, STATUS, UPDATE)
-
-    def publish(size: int) -> asyncio.Task[bytes]:
-        event = CloudEvent(str(status), extensions={CLUSTER_NAME: "c1"}, data=b"x" * size)
-        return asyncio.ensure_future(service.publish(publish_bytes(event), Call()))
-
-    waiting = [publish(LARGE_REQUEST_BYTES) for _ in range(LARGE_AT_ONCE)]
+    waiting = [publish(service, LARGE_REQUEST_BYTES) for _ in range(LARGE_AT_ONCE)]
     await until(lambda: busy.asked == LARGE_AT_ONCE, "large events wait")
     with pytest.raises(Aborted, match="too many large events"):
-        await publish(LARGE_REQUEST_BYTES)
-    small = publish(10)
+        await publish(service, LARGE_REQUEST_BYTES)
+    small = publish(service, 10)
     await until(lambda: busy.asked == LARGE_AT_ONCE + 1, "a small one is asked about")
     busy.answers.set()
     done = await asyncio.gather(*waiting, small, return_exceptions=True)
     assert [type(each) for each in done] == [Aborted] * (LARGE_AT_ONCE + 1)
     with pytest.raises(Aborted, match="may not"):
-        await publish(LARGE_REQUEST_BYTES)
+        await publish(service, LARGE_REQUEST_BYTES)
+
+
+async def test_few_events_wait_for_the_review_of_their_tokens():
+    """Whoever has a connection may show any token, and the API server may be slow."""
+    busy = Busy()
+    service = service_of(busy)
+    peer = service.relay.peer("")
+    assert peer is not None
+    calls = [publish(service, peer.waiting.limit // 4, f"any-{n}") for n in range(6)]
+    await until(lambda: busy.asked >= 3, "the API server is asked about tokens")
+    held = peer.waiting.held
+    busy.answers.set()
+
+    ends = [str(each) for each in await asyncio.gather(*calls, return_exceptions=True)]
+
+    assert 0 < held <= peer.waiting.limit
+    assert sum("review of their tokens" in each for each in ends) == 3
+    assert sum("neither a valid token" in each for each in ends) == 3
+    assert peer.waiting.held == 0
+
+
+def subscribe(service: EventService, source: str = "a") -> asyncio.Task[None]:
+    """A subscription of the agent of c1."""
+    request = subscription_bytes(Subscription(source, "c1", str(BUNDLES)))
+    return asyncio.ensure_future(service.subscribe(request, Call()))
+
+
+async def test_a_large_request_to_subscribe_is_refused_before_anybody_is_asked():
+    """It would be kept as long as the stream."""
+    busy = Busy()
+    busy.answers.set()
+    service = service_of(busy)
+    with pytest.raises(Aborted, match="larger than"):
+        await subscribe(service, "x" * SUBSCRIBE_BYTES)
+    assert busy.asked == 0
+    with pytest.raises(Aborted, match="may not"):
+        await subscribe(service)
+
+
+async def test_streams_count_while_it_is_asked_whether_they_are_permitted():
+    busy = Busy()
+    service = service_of(busy)
+    most = service.limits.streams_per_caller
+    calls = [subscribe(service) for _ in range(most + 3)]
+    await until(lambda: busy.asked >= most, "the API server is asked about streams")
+    busy.answers.set()
+
+    ends = [str(each) for each in await asyncio.gather(*calls, return_exceptions=True)]
+
+    assert sum("too many subscriptions" in each for each in ends) == 3
+    assert sum("may not" in each for each in ends) == most
+    assert service.broker.count == 0

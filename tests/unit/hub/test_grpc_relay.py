@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
-from knfleet.hub.grpc.tls_relay import PER_CALLER, TlsRelay, server_context
+from knfleet.hub.grpc.relay_end import PER_CALLER, SMALL_FRAMES
+from knfleet.hub.grpc.tls_relay import TlsRelay, server_context
 from knfleet.hub.grpc.upload_meter import (
     DATA,
     END_STREAM,
@@ -56,6 +58,21 @@ class RelayScene:
         return await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=context, server_hostname="localhost"
         )
+
+    async def stranger(self, sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client without a certificate that sends something, and then shows a valid token."""
+        before = set(self.relay.peers)
+        reader, writer = await self.connect()
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+        assert self.relay.anonymous.held == len(sent)
+        ((port, peer),) = [each for each in self.relay.peers.items() if each[0] not in before]
+        peer.authenticated.set()
+        await until(
+            lambda: self.relay.anonymous.held == 0 or port not in self.relay.peers,
+            "the connection is not anonymous any more",
+        )
+        return reader, writer
 
 
 @pytest.fixture
@@ -169,3 +186,112 @@ async def test_many_connections_of_one_agent_make_room_for_each_other(scene: Rel
     assert await passes(*other)
     for _, writer in (*mine, newest, other):
         writer.close()
+
+
+async def test_connections_of_one_agent_share_what_may_wait_for_reviews(scene: RelayScene):
+    """Each connection without a certificate has its own, which is less."""
+    relay = scene.relay
+    made = [await scene.connect(known=True), await scene.connect(known=True)]
+    made += [await scene.connect(), await scene.connect()]
+    await until(lambda: len(relay.peers) == len(made), "all connections are relayed")
+    waiting = sorted((each.waiting for each in relay.peers.values()), key=lambda each: -each.limit)
+
+    assert waiting[0] is waiting[1]
+    assert len({id(each) for each in waiting}) == 3
+    assert waiting[2].limit < waiting[0].limit
+    for _, writer in made:
+        writer.close()
+
+
+PART = b"P" * PREFACE_BYTES + frame(b"x" * 10_000)
+COUNTED = 10_000 + STREAM_BYTES
+
+
+async def is_cut_off(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: bytes
+) -> bool:
+    """Whether a connection ends when it sends something."""
+    try:
+        writer.write(sent)
+        return len(await reader.read(len(sent))) == 0
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("payload", [b"", b"x"], ids=["empty", "short"])
+async def test_a_client_of_small_frames_alone_is_cut_off(scene: RelayScene, payload: bytes):
+    """Each is looked at, and the gRPC server has nothing of it; as many as calls take may come."""
+    busy, other = await scene.connect(known=True), await scene.connect(known=True, user="other")
+    small = frame(payload, kind=0x20)
+    some = b"P" * PREFACE_BYTES + small * 500
+    for reader, writer in (busy, other):
+        writer.write(some)
+        assert await reader.readexactly(len(some)) == some
+
+    busy[1].write(small * (4 * SMALL_FRAMES))
+
+    assert not await comes(busy[0], 3 * SMALL_FRAMES * len(small))
+    assert not await is_cut_off(*other, small)
+    for _, writer in (busy, other):
+        writer.close()
+
+
+async def comes(reader: asyncio.StreamReader, size: int) -> bool:
+    """Whether so much comes before the connection ends."""
+    try:
+        await reader.readexactly(size)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    return True
+
+
+async def test_bytes_count_once_whether_a_token_was_shown_or_not(scene: RelayScene):
+    reader, writer = await scene.stranger(PART)
+
+    assert scene.relay.strangers.held.held == COUNTED
+
+    writer.close()
+    await until(lambda: scene.relay.strangers.held.held == 0, "nothing is counted any more")
+    assert scene.relay.anonymous.held == 0
+    assert await reader.read(1) == b""
+
+
+async def test_a_token_does_not_let_a_connection_keep_others_from_joining(scene: RelayScene):
+    """Its incomplete messages have a limit of their own, and count for no one else."""
+    scene.relay.strangers.each = 2 * COUNTED
+    endless = await scene.stranger(PART)
+    more = frame(b"x" * 9_000, 3)
+    endless[1].write(more)
+    assert await endless[0].readexactly(len(more)) == more
+
+    joining = await scene.stranger(PART)
+
+    assert await is_cut_off(*endless, frame(b"x" * 9_000, 5))
+    await until(lambda: scene.relay.strangers.held.held == COUNTED, "what it held is forgotten")
+    assert not await is_cut_off(*joining, frame(b"x" * 100, 3))
+    joining[1].close()
+
+
+async def test_connections_with_tokens_that_hold_most_make_room_for_others(scene: RelayScene):
+    """When all together hold too much."""
+    scene.relay.strangers.held.limit = 3 * COUNTED
+    endless = await scene.stranger(PART)
+    more = frame(b"x" * 15_000, 3)
+    endless[1].write(more)
+    assert await endless[0].readexactly(len(more)) == more
+
+    joining = await scene.stranger(PART)
+
+    assert await is_cut_off(*endless, frame(b"x" * 100, 5))
+    assert not await is_cut_off(*joining, frame(b"x" * 100, 3))
+    joining[1].close()
+
+
+async def test_it_is_logged_when_clients_that_are_not_known_send_too_much(scene: RelayScene):
+    with capture_logs() as logs:
+        clients = [await scene.connect() for _ in range(2)]
+        assert [await passes(*each) for each in clients] == [True, False]
+    for _, writer in clients:
+        writer.close()
+
+    assert "clients that are not known have sent too much" in [each["event"] for each in logs]

@@ -76,7 +76,15 @@ def test_objects_that_are_decoded_already_are_cut_off_in_the_same_way():
     assert flattened(decoded, 2) == msgspec.json.decode(shallow(text, 2))
 
 
-@pytest.mark.parametrize("spoiled", [b'"name":"a\x9d"', b'"name":"a","\xed\xa0\x80":1'])
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        b'"name":"a\x9d"',
+        b'"name":"a","\xed\xa0\x80":1',
+        b'"name":"a","x":' + DEEP + b',"y":"\x9d"',
+    ],
+    ids=["value", "key", "deep"],
+)
 async def test_an_answer_that_is_not_utf_8_is_no_kubernetes_answer(spoiled: bytes):
     """For instance of a cluster whose API server was replaced by another program."""
     text = b'{"kind":"ConfigMap","metadata":{' + spoiled + b"}}"

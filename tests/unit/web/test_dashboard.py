@@ -292,6 +292,18 @@ async def test_a_form_without_the_sessions_token_is_refused(acting: Running, fak
     assert TRIGGER not in annotations(fake_hub)
 
 
+async def test_a_form_in_an_unknown_encoding_is_the_fault_of_its_sender(acting: Running):
+    sent = "multipart/form-data; boundary=b"
+    headers = {"Sec-Fetch-Site": "same-origin", "Origin": "null", "Content-Type": sent}
+    field = "Content-Disposition: form-data; name=a\r\nContent-Transfer-Encoding: b"
+    body = f"--b\r\n{field}\r\n\r\nx\r\n--b--\r\n"
+    async with (
+        acting.visitor() as visitor,
+        visitor.post(f"{ONE}/retry", data=body, headers=headers) as answer,
+    ):
+        assert answer.status == 400
+
+
 async def test_actions_are_done_and_noted(acting: Running, fake_hub: FakeHub):
     """Retry, pause, resume and upgrade; each leaves an Event that names the user."""
     async with acting.visitor() as visitor:

@@ -20,7 +20,6 @@ from msgspec import Struct
 from knfleet.api.cluster.managedcluster import CLUSTERS
 from knfleet.api.meta import Object
 from knfleet.cloudevents.cloud_event import (
-    MESSAGE_BYTES,
     SUBSCRIPTION_ID,
     CloudEvent,
     EventError,
@@ -48,7 +47,8 @@ from knfleet.hub.grpc.calls.access_rules import publication_access, subscription
 from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.hub.grpc.calls.publications import Publications, off_loop_if_large
 from knfleet.hub.grpc.object_sources import ObjectSource
-from knfleet.hub.grpc.tls_relay import TlsRelay
+from knfleet.hub.grpc.rate_limit import RateLimit
+from knfleet.hub.grpc.tls_relay import Peer, TlsRelay
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import ApiError, KubeError
 from knfleet.runtime.logs import log
@@ -59,6 +59,8 @@ HEARTBEAT_BYTES = event_bytes(BEAT)
 OBJECT_BYTES = 256 * 1024
 """Of an object that is not the status of a work."""
 LARGE_REQUEST_BYTES = OBJECT_BYTES + 64 * 1024
+SUBSCRIBE_BYTES = 4 * 1024
+"""Of a request to subscribe, which is kept as long as the stream."""
 LARGE_AT_ONCE = 4
 """So many larger requests of one caller are kept at once."""
 Code: Any = grpc.StatusCode
@@ -105,7 +107,7 @@ class EventService:
         self.publications = publications
         self.limits = limits or ServiceLimits()
         self.slots = asyncio.Semaphore(self.limits.publications_at_once)
-        self.rates: dict[str, CallRate] = {}
+        self.rates: dict[str, RateLimit] = {}
         self.large: Counter[str] = Counter()
         """Large requests that are kept, by user."""
         clusters = broker.sources[data_type(CLUSTERS)].informer
@@ -120,7 +122,8 @@ class EventService:
     async def publish(self, request: bytes, context: Any) -> bytes:
         """Write what a client publishes."""
         try:
-            caller = await self.authenticate(context)
+            with self.unknown(request, context):
+                caller = await self.authenticate(context)
             self.limit_rate(caller)
             with self.kept(caller, request):
                 async with self.slots:
@@ -139,30 +142,30 @@ class EventService:
     async def subscribe(self, request: bytes, context: Any) -> None:
         """Send what changes, until the client goes."""
         try:
+            check_size(request)
             caller = await self.authenticate(context)
             self.limit_rate(caller)
-            made = await self.subscription(caller, request, context)
+            with self.subscribed(caller, request, context) as made:
+                await self.follow(made, context)
+            await context.abort(Code.PERMISSION_DENIED, made.ended)
         except CallRefused as error:
             await refuse(context, error)
-            return
         except EventError as error:
             await context.abort(Code.INVALID_ARGUMENT, str(error))
-            return
         except KubeError as error:
             log.warning("the hub's API server does not answer", error=str(error))
             await context.abort(Code.UNAVAILABLE, "the hub's API server does not answer")
-            return
-        self.broker.add(made)
-        try:
-            header = (SUBSCRIPTION_ID, str(uuid.uuid4()))
-            await context.send_initial_metadata((header, (EXTENDED_HEADER, "true")))
-            async with aclosing(made.events()) as events:
-                await self.send(events, made, context)
-        finally:
-            self.broker.remove(made)
-        await context.abort(Code.PERMISSION_DENIED, made.ended)
 
     # What they do
+
+    async def follow(self, made: EventSubscription, context: Any) -> None:
+        """Confirm a subscription if it is permitted, and send its events until it ends."""
+        if problem := await self.denial(made):
+            raise CallRefused(Code.PERMISSION_DENIED, problem)
+        header = (SUBSCRIPTION_ID, str(uuid.uuid4()))
+        await context.send_initial_metadata((header, (EXTENDED_HEADER, "true")))
+        async with aclosing(made.events()) as events:
+            await self.send(events, made, context)
 
     async def send(
         self, events: AsyncGenerator[CloudEvent, None], made: EventSubscription, context: Any
@@ -181,11 +184,16 @@ class EventService:
                 recheck_at = clock() + self.limits.recheck_seconds
                 await self.recheck(made, context)
 
+    def peer(self, context: Any) -> Peer:
+        """The connection by which a call came."""
+        found = self.relay.peer(context.peer())
+        if found is None:
+            raise CallRefused(Code.UNAUTHENTICATED, "the connection did not come by TLS")
+        return found
+
     async def authenticate(self, context: Any) -> Caller:
         """Who calls: by token, else by certificate."""
-        peer = self.relay.peer(context.peer())
-        if peer is None:
-            raise CallRefused(Code.UNAUTHENTICATED, "the connection did not come by TLS")
+        peer = self.peer(context)
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         scheme, _, token = str(metadata.get("authorization", "")).partition(" ")
         if token and scheme.lower() == "bearer":
@@ -206,11 +214,30 @@ class EventService:
         """Refuse a caller that calls too often."""
         now = asyncio.get_running_loop().time()
         times = 1 if caller.is_agent else self.limits.joining
-        rate = self.rates.setdefault(caller.user, CallRate(self.limits, times, now))
+        rate = self.rates.get(caller.user)
+        if rate is None:
+            limits = self.limits
+            rate = RateLimit(times * limits.calls_per_second, times * limits.burst, now)
+            self.rates[caller.user] = rate
         if not rate.take(now):
             raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many calls; wait and try again")
         if len(self.rates) > 2 * self.limits.streams:
             self.rates = {user: rate for user, rate in self.rates.items() if not rate.is_full(now)}
+
+    @contextmanager
+    def unknown(self, request: bytes, context: Any) -> Generator[None]:
+        """Count a request for its connection while it is not known who sent it."""
+        waiting = self.peer(context).waiting
+        fits = waiting.take(len(request))
+        try:
+            if not fits:
+                raise CallRefused(
+                    Code.RESOURCE_EXHAUSTED,
+                    "too many events wait for the review of their tokens; try again",
+                )
+            yield
+        finally:
+            waiting.release(len(request))
 
     @contextmanager
     def kept(self, caller: Caller, request: bytes) -> Generator[None]:
@@ -264,8 +291,11 @@ class EventService:
         if not self.broker.resync(caller, source, cluster, request):
             raise CallRefused(Code.FAILED_PRECONDITION, "there is no subscription to answer to")
 
-    async def subscription(self, caller: Caller, request: bytes, context: Any) -> EventSubscription:
-        """A subscription that a caller may have."""
+    @contextmanager
+    def subscribed(
+        self, caller: Caller, request: bytes, context: Any
+    ) -> Generator[EventSubscription]:
+        """A subscription, which counts from before anybody is asked whether it is permitted."""
         wanted = read_subscription(request)
         if problem := caller.problem(wanted.cluster):
             raise CallRefused(Code.PERMISSION_DENIED, problem)
@@ -275,9 +305,11 @@ class EventService:
             raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many subscriptions")
         metadata: dict[str, Any] = dict(context.invocation_metadata() or ())
         made = EventSubscription(caller, wanted.cluster, source, full=EXTENDED_HEADER in metadata)
-        if problem := await self.denial(made):
-            raise CallRefused(Code.PERMISSION_DENIED, problem)
-        return made
+        self.broker.add(made)
+        try:
+            yield made
+        finally:
+            self.broker.remove(made)
 
     def source(self, name: str) -> ObjectSource:
         """The objects of a data type; raises `EventError` when they cannot be followed."""
@@ -337,36 +369,15 @@ class Handlers(grpc.GenericRpcHandler):  # pyright: ignore[reportUntypedBaseClas
         return self.calls.get(handler_call_details.method)
 
 
-class CallRate:
-    """How often a caller has called lately."""
-
-    def __init__(self, limits: ServiceLimits, times: int, now: float) -> None:
-        self.per_second = times * limits.calls_per_second
-        self.burst = self.left = float(times * limits.burst)
-        self.seen = now
-
-    def refill(self, now: float) -> None:
-        """Count the time since the last call."""
-        gained = (now - self.seen) * self.per_second
-        self.left, self.seen = min(self.burst, self.left + gained), now
-
-    def take(self, now: float) -> bool:
-        """Whether another call may be made now."""
-        self.refill(now)
-        if self.left < 1:
-            return False
-        self.left -= 1
-        return True
-
-    def is_full(self, now: float) -> bool:
-        """Whether nothing is to be remembered of a caller."""
-        self.refill(now)
-        return self.left >= self.burst
-
-
 def object_name(event: CloudEvent) -> str:
     """The name of the object in an event."""
     return str(read_object(event)["metadata"].get("name", ""))
+
+
+def check_size(request: bytes) -> None:
+    """Refuse a large request to subscribe."""
+    if len(request) > SUBSCRIBE_BYTES:
+        raise EventError(f"the request is larger than {SUBSCRIBE_BYTES} bytes")
 
 
 async def refuse(context: Any, error: CallRefused) -> None:
@@ -384,18 +395,3 @@ def status_text(error: ApiError) -> str:
         "code": error.code,
     }
     return msgspec.json.encode({"ErrStatus": status}).decode()
-
-
-def server_options() -> list[tuple[str, int]]:
-    """Limits that the gRPC library enforces."""
-    return [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES),
-        ("grpc.max_send_message_length", 2 * MESSAGE_BYTES),
-        ("grpc.max_concurrent_streams", 128),
-        ("grpc.max_metadata_size", 32 * 1024),
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.http2.max_ping_strikes", 5),
-        ("grpc.so_reuseport", 0),
-    ]

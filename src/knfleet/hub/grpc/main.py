@@ -13,11 +13,12 @@ from knfleet.api.cluster.managedcluster import CLUSTER_NAME_LABEL, CLUSTERS, LEA
 from knfleet.api.core import LEASES
 from knfleet.api.operator import HUB_NAMESPACE
 from knfleet.api.work.manifestwork import WORKS
+from knfleet.cloudevents.cloud_event import MESSAGE_BYTES
 from knfleet.cloudevents.event_types import TOKEN_REQUESTS
 from knfleet.hub.grpc.broker import Broker
 from knfleet.hub.grpc.calls.access_check import AccessCheck
 from knfleet.hub.grpc.calls.publications import Publications
-from knfleet.hub.grpc.event_service import EventService, ServiceLimits, server_options
+from knfleet.hub.grpc.event_service import EventService, ServiceLimits
 from knfleet.hub.grpc.object_sources import (
     AnswerSource,
     BundleSource,
@@ -151,3 +152,18 @@ def start(manager: Manager, connection: Connection, settings: GrpcServerSettings
         manager.add(LivenessServer(settings.health), "health")
     server.start(manager)
     return server
+
+
+def server_options() -> list[tuple[str, int]]:
+    """Limits that the gRPC library enforces."""
+    return [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.max_send_message_length", 2 * MESSAGE_BYTES),
+        ("grpc.max_concurrent_streams", 128),
+        ("grpc.max_metadata_size", 32 * 1024),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.max_ping_strikes", 5),
+        ("grpc.so_reuseport", 0),
+    ]

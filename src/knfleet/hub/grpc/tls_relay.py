@@ -6,7 +6,7 @@ port of that connection the server learns which certificate its client has. Conn
 from when they are accepted. Without a certificate, a connection that has not shown a valid token
 may send little, and is the first to be closed when there are too many. What clients may have the
 gRPC server keep of messages that are not complete is limited as well: for each agent by itself, and
-for all others together.
+for each connection that has shown a token, and all of these together.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -25,6 +25,7 @@ from knfleet.hub.grpc.calls.caller import (
     certificate_end,
     certified,
 )
+from knfleet.hub.grpc.relay_end import CallerUse, HeldBytes, RelayEnd, StrangerUse
 from knfleet.hub.grpc.upload_meter import UploadMeter
 from knfleet.runtime.http.connection_limits import (
     AcceptedConnection,
@@ -39,14 +40,15 @@ LIMITS = ConnectionLimits(connections=20_000, per_address=10_000, header_seconds
 ANONYMOUS_BYTES = 256 * 1024
 """What a connection may send before a call on it was authenticated."""
 ALL_ANONYMOUS_BYTES = 128 * 1024 * 1024
-"""What all of them may send together: the gRPC server keeps it until a message is complete."""
+"""What all of them may send together: the gRPC server keeps it until a message is complete. Those
+that have shown a token have as much again for messages that are not complete."""
 ANONYMOUS_SECONDS = 30.0
 """How long it may take until then."""
-BUFFER_BYTES = 256 * 1024
 CALLER_BYTES = 32 * 1024 * 1024
 """How much an agent may have sent of messages that are not complete, on all its connections."""
-PER_CALLER = 32
-"""So many connections may an agent have; a new one takes the place of its oldest."""
+STRANGER_WAITING_BYTES = 1024 * 1024
+"""How much a connection without a certificate may have sent of complete messages whose tokens are
+not reviewed yet; its objects are small."""
 
 
 class Peer:
@@ -57,38 +59,8 @@ class Peer:
         """Who its certificate says it is."""
         self.authenticated = asyncio.Event()
         """Set when it is known who it is, by certificate or by token."""
-
-
-class HeldBytes:
-    """What some connections together have the server keep."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.held = 0
-
-    def take(self, count: int) -> bool:
-        """Count more; whether that is still within the limit."""
-        self.held += count
-        return self.held <= self.limit
-
-    def release(self, count: int) -> None:
-        """A connection is known, or has ended."""
-        self.held -= count
-
-
-class CallerUse:
-    """What one agent takes of the server."""
-
-    def __init__(self, limit: int) -> None:
-        self.held = HeldBytes(limit)
-        self.connections: dict[RelayEnd, None] = {}
-        """The oldest first."""
-
-    def add(self, end: "RelayEnd") -> None:
-        """A connection more; with too many the oldest ends."""
-        self.connections[end] = None
-        for each in list(self.connections)[:-PER_CALLER]:
-            each.abort()
+        self.waiting = HeldBytes(STRANGER_WAITING_BYTES)
+        """Complete messages whose tokens are not reviewed yet; an agent's connections share it."""
 
 
 class TlsRelay:
@@ -105,7 +77,9 @@ class TlsRelay:
         """For new connections; None while there is no certificate."""
         self.ready = asyncio.Event()
         self.anonymous = HeldBytes(ALL_ANONYMOUS_BYTES)
-        """What those have sent that have not shown who they are, or did so by a token."""
+        """What those have sent that have not shown who they are."""
+        self.strangers = StrangerUse(ALL_ANONYMOUS_BYTES)
+        """Connections without a certificate."""
         self.caller_bytes = CALLER_BYTES
         self.callers: dict[str, CallerUse] = {}
         """Agents that are connected, by their names in certificates."""
@@ -144,7 +118,7 @@ class TlsRelay:
         outer.task = group.create_task(self.serve(accepted, guest, outer))
 
     async def serve(
-        self, accepted: socket.socket, guest: AcceptedConnection, outer: "RelayEnd"
+        self, accepted: socket.socket, guest: AcceptedConnection, outer: RelayEnd
     ) -> None:
         """Relay one connection to its end."""
         port = 0
@@ -163,32 +137,30 @@ class TlsRelay:
             self.peers.pop(port, None)
             self.admission.leave(guest)
             outer.abort()
-            outer.trust()
             outer.release()
+            outer.trust()
             inner.abort()
             if outer.transport is None:
                 accepted.close()
 
     @contextmanager
-    def counted(self, outer: "RelayEnd", peer: Peer) -> Generator[None]:
+    def counted(self, outer: RelayEnd, peer: Peer) -> Generator[None]:
         """Count a connection for its caller."""
         if peer.caller is None:
-            yield
-            return
-        user = peer.caller.user
-        use = self.callers.setdefault(user, CallerUse(self.caller_bytes))
-        outer.budget = use.held
+            use: CallerUse = self.strangers
+        else:
+            use = self.callers.setdefault(peer.caller.user, CallerUse(self.caller_bytes))
+            peer.waiting = use.waiting
+        outer.use = use
         use.add(outer)
         try:
             yield
         finally:
             del use.connections[outer]
-            if not use.connections:
-                self.callers.pop(user, None)
+            if peer.caller is not None and not use.connections:
+                self.callers.pop(peer.caller.user, None)
 
-    async def connect(
-        self, accepted: socket.socket, outer: "RelayEnd"
-    ) -> tuple[Peer, float | None]:
+    async def connect(self, accepted: socket.socket, outer: RelayEnd) -> tuple[Peer, float | None]:
         """Complete the TLS handshake; who the client is, and when its certificate ends."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_accepted_socket(
@@ -201,7 +173,7 @@ class TlsRelay:
         certificate = msgspec.convert(shown, PeerCertificate)
         return Peer(certified(certificate)), certificate_end(certificate)
 
-    async def reach(self, inner: "RelayEnd") -> int:
+    async def reach(self, inner: RelayEnd) -> int:
         """Connect to the gRPC server; the port of this side."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(lambda: inner, "127.0.0.1", self.target_port)
@@ -209,8 +181,8 @@ class TlsRelay:
 
     async def pass_on(
         self,
-        outer: "RelayEnd",
-        inner: "RelayEnd",
+        outer: RelayEnd,
+        inner: RelayEnd,
         peer: Peer,
         guest: AcceptedConnection,
         ends: float | None,
@@ -225,109 +197,11 @@ class TlsRelay:
         async with asyncio.timeout(None if ends is None else max(0.0, ends - time.time())):
             await first(outer.closed, inner.closed)
 
-    async def authenticate(self, outer: "RelayEnd", peer: Peer) -> None:
+    async def authenticate(self, outer: RelayEnd, peer: Peer) -> None:
         """Return when a call was authenticated, or the connection has ended till then."""
         async with asyncio.timeout(ANONYMOUS_SECONDS):
             await first(peer.authenticated, outer.closed)
         outer.trust()
-
-
-class RelayEnd(asyncio.Protocol):
-    """One side of a relayed connection."""
-
-    def __init__(self, anonymous: HeldBytes) -> None:
-        self.anonymous = anonymous
-        self.budget = anonymous
-        """What its incomplete messages count for."""
-        self.uploads: UploadMeter | None = None
-        """Of a side that sends to the gRPC server."""
-        self.counted = 0
-        """How much of what it sent counts as anonymous."""
-        self.transport: asyncio.Transport | None = None
-        self.other: RelayEnd | None = None
-        self.early: list[bytes] = []
-        """What came before the other side was there."""
-        self.allowance: int | None = None
-        """How much may still come; None: no limit."""
-        self.closed = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-        """What relays the connection."""
-
-    def end(self) -> None:
-        """End the connection to make room for another."""
-        if self.task is not None:
-            self.task.cancel()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(BUFFER_BYTES)
-
-    def begin(self, other: "RelayEnd") -> None:
-        """Pass on what comes to another side."""
-        self.other = other
-        for data in self.early:
-            self.data_received(data)
-        self.early.clear()
-        if self.transport is not None:
-            self.transport.resume_reading()
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is None or self.other.transport is None:
-            self.early.append(data)
-            if self.transport is not None:
-                self.transport.pause_reading()
-            return
-        if self.allowance is not None:
-            self.allowance -= len(data)
-            self.counted += len(data)
-            if not self.anonymous.take(len(data)) or self.allowance < 0:
-                self.abort()
-                return
-        if self.uploads is not None and not self.meter(self.uploads, data):
-            log.warning("client has too many incomplete messages", bytes=self.budget.held)
-            self.abort()
-            return
-        self.other.transport.write(data)
-
-    def meter(self, uploads: UploadMeter, data: bytes) -> bool:
-        """Count the messages that are not complete; whether they are within the limit."""
-        change = uploads.feed(data)
-        if change > 0:
-            return self.budget.take(change)
-        self.budget.release(-change)
-        return True
-
-    def release(self) -> None:
-        """Nothing more is kept of what it sent."""
-        if self.uploads is not None:
-            self.budget.release(self.uploads.held)
-            self.uploads = None
-
-    def pause_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.resume_reading()
-
-    def trust(self) -> None:
-        """It is known who sends, or nothing more comes: what was sent is not counted any more."""
-        self.allowance = None
-        self.anonymous.release(self.counted)
-        self.counted = 0
-
-    def abort(self) -> None:
-        """End it without another word."""
-        if self.transport is not None:
-            self.transport.abort()
-        self.closed.set()
-
-    def eof_received(self) -> bool | None:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
 
 
 async def first(*events: asyncio.Event) -> None:

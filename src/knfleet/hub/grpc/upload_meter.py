@@ -15,6 +15,8 @@ DATA, HEADERS, RST_STREAM = 0, 1, 3
 END_STREAM = 1
 STREAM_BYTES = 1024
 """What a stream counts beside its bytes."""
+SMALL_BYTES = 32
+"""A frame that carries less is small: it costs as much to look at as any other."""
 
 
 class UploadMeter:
@@ -27,6 +29,8 @@ class UploadMeter:
         self.streams: dict[int, int] = {}
         self.held = 0
         """How much all streams together count that have not ended."""
+        self.small = 0
+        """How many small frames there were."""
 
     def feed(self, data: bytes) -> int:
         """Look at what was sent; by how much `held` has changed."""
@@ -48,6 +52,7 @@ class UploadMeter:
         high, low, kind, flags, number = HEADER.unpack(self.header)
         self.header.clear()
         self.skip = length = (high << 8) + low
+        self.small += length < SMALL_BYTES
         stream = number & 0x7FFFFFFF
         if kind == DATA and length:
             counted = length + (0 if stream in self.streams else STREAM_BYTES)

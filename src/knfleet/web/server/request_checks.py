@@ -54,7 +54,8 @@ async def read_form(request: web.Request) -> dict[str, str]:
     """The fields of a form; what cannot be read is the fault of the one who sent it."""
     try:
         fields = await request.post()
-    except (ValueError, LookupError, HttpProcessingError) as error:
+    except (ValueError, LookupError, RuntimeError, HttpProcessingError) as error:
+        # RuntimeError: a field with a Content-Transfer-Encoding that aiohttp does not know.
         raise web.HTTPBadRequest(text="This form cannot be read; load the page again.") from error
     return {name: str(value) for name, value in fields.items()}
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from knfleet.agent.addon.addon_credentials import request_manifest, request_pem, wanted_credentials
 from knfleet.agent.registration import client_certificate
@@ -53,8 +53,14 @@ def addon(**subject: Any) -> ManagedClusterAddOn:
     return decode(manifest, ManagedClusterAddOn)
 
 
-def pem(name: str, organisations: list[str], *names: str, units: tuple[str, ...] = ()) -> bytes:
-    """A PKCS #10 request."""
+def pem(
+    name: str,
+    organisations: list[str],
+    *names: str,
+    units: tuple[str, ...] = (),
+    raw_names: bytes = b"",
+) -> bytes:
+    """A PKCS #10 request; its alternative names may be encoded already."""
     key = ec.generate_private_key(ec.SECP256R1())
     attributes = [
         *(csr.attribute(NameOID.ORGANIZATION_NAME, each) for each in organisations),
@@ -67,6 +73,10 @@ def pem(name: str, organisations: list[str], *names: str, units: tuple[str, ...]
     if names:
         found = x509.SubjectAlternativeName([x509.DNSName(each) for each in names])
         builder = builder.add_extension(found, critical=False)
+    if raw_names:
+        oid = ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+        unread = x509.UnrecognizedExtension(oid, raw_names)
+        builder = builder.add_extension(unread, critical=False)
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
@@ -155,6 +165,16 @@ REFUSED: list[tuple[str, Object, str]] = [
         "more-names",
         request(pem(USER, DEFAULT, "kubernetes.default.svc")),
         "it asks for the names kubernetes.default.svc",
+    ),
+    (
+        "x400-address",
+        request(pem(USER, DEFAULT, raw_names=b"\x30\x02\xa3\x00")),
+        "its extensions cannot be read",
+    ),
+    (
+        "edi-party-name",
+        request(pem(USER, DEFAULT, raw_names=b"\x30\x02\xa5\x00")),
+        "its extensions cannot be read",
     ),
     ("usage", request(pem(USER, DEFAULT), usages=["server auth"]), "its usages"),
     ("garbage", request(b"no request"), "CERTIFICATE REQUEST"),

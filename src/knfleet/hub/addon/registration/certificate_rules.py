@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
@@ -26,7 +25,7 @@ from knfleet.api.cluster.managedcluster import (
 )
 from knfleet.api.meta import Key, Object
 from knfleet.hub.addon.registration.agent_rights import AUTHENTICATED
-from knfleet.hub.registration.drivers.csr_rules import RequestProblem, parsed
+from knfleet.hub.registration.drivers.csr_rules import UNREADABLE, RequestProblem, parsed
 from knfleet.hub.registration.drivers.csr_rules import requester as requester_of
 
 APPROVED = "AutoApprovedByHubCSRApprovingController"
@@ -85,7 +84,7 @@ def examine(manifest: Object) -> AddOnRequest | RequestProblem:
         warnings.simplefilter("ignore")
         try:
             attributes = [(each.oid, str(each.value)) for each in request.subject]
-        except ValueError as error:
+        except UNREADABLE as error:
             return RequestProblem(f"its subject cannot be read: {error}")
     user, groups = requester_of(manifest)
     common_names = [value for oid, value in attributes if oid == NameOID.COMMON_NAME]
@@ -115,7 +114,7 @@ def alternative_names(
     """The DNS names that a request asks for; nothing else is an agent's."""
     try:
         extensions = list(request.extensions)
-    except (ValueError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
+    except UNREADABLE as error:
         return RequestProblem(f"its extensions cannot be read: {error}")
     found: list[str] = []
     for each in extensions:
