@@ -50,7 +50,7 @@ unit: $(READY) ## run the unit tests alone (PYTHON=python3.13 make unit: with an
 	$(RUN) -m "not full and not soak" -n $(WORKERS) --dist loadgroup tests/unit $(ARGS)
 
 .PHONY: test-full
-test-full: $(READY) ground ## run the tests that take longer: documentation pages, chart, Knative Operator, many kills
+test-full: $(READY) ground chromium ## run the tests that take longer: documentation pages, chart, Knative Operator, many kills
 	$(RUN) -m full -n $(WORKERS) --dist loadgroup $(ARGS)
 
 .PHONY: soak

@@ -26,13 +26,20 @@ from knfleet.workflows.join_token import invite
 from knfleet.workflows.object_lists import apply_all
 from knfleet.workflows.policy_enforcement import enforced
 from testbed.clusters import Lent, Pool
+from testbed.reset import unchanged_definitions
 from testbed.waiting import PATIENCE_SECONDS, until
 
 
 async def install(admin: Connection) -> None:
-    """Do what `init` does, but for the Deployment."""
+    """Do what `init` does, but for the Deployment, and for CRDs that are there as it makes them."""
     async with Client(admin) as client:
-        await apply_all(client, hub_objects())
+        kept = await unchanged_definitions(client)
+        wanted = [
+            each
+            for each in hub_objects()
+            if each["kind"] != CRDS.kind or each["metadata"]["name"] not in kept
+        ]
+        await apply_all(client, wanted)
         made = await invite(client, admin.endpoint)
     async with Client(made.connection(admin)) as asking:
         await enforced(asking)

@@ -146,8 +146,8 @@ async def reset(
     """
     deadline = time.monotonic() + LIMIT_SECONDS
     crds = await client.list(CRDS, metadata_only=True)
-    unchanged = {each["metadata"]["name"] for each in crds.items if is_as_made(each)}
-    stays = baseline(folder, cluster) | {f"{CRD_KEYS}{name}" for name in kept & unchanged}
+    unchanged = kept & await unchanged_definitions(client)
+    stays = baseline(folder, cluster) | {f"{CRD_KEYS}{name}" for name in unchanged}
     # First of all: objects cannot even be listed while nothing converts them.
     await stop_conversion(client, [ContentsEntry(CRDS, Key.of(each)) for each in crds.items])
     while remaining := await leftovers(client, await stored(folder, cluster), stays):
@@ -156,6 +156,12 @@ async def reset(
             raise DevError(f"{cluster} does not become empty: {names} and others stay")
         await remove(client, remaining)
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def unchanged_definitions(client: Client) -> frozenset[str]:
+    """The names of CRDs that are as a client of ours made them."""
+    found = await client.list(CRDS, metadata_only=True)
+    return frozenset(each["metadata"]["name"] for each in found.items if is_as_made(each))
 
 
 def is_as_made(crd: Object) -> bool:

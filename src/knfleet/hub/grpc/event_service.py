@@ -47,8 +47,8 @@ from knfleet.hub.grpc.calls.access_rules import publication_access, subscription
 from knfleet.hub.grpc.calls.caller import Caller
 from knfleet.hub.grpc.calls.publications import Publications, off_loop_if_large
 from knfleet.hub.grpc.object_sources import ObjectSource
-from knfleet.hub.grpc.rate_limit import RateLimit
 from knfleet.hub.grpc.tls_relay import Peer, TlsRelay
+from knfleet.hub.grpc.token_bucket import TokenBucket
 from knfleet.kube.cache.informer import StoreChange
 from knfleet.kube.errors import ApiError, KubeError
 from knfleet.runtime.logs import log
@@ -107,7 +107,7 @@ class EventService:
         self.publications = publications
         self.limits = limits or ServiceLimits()
         self.slots = asyncio.Semaphore(self.limits.publications_at_once)
-        self.rates: dict[str, RateLimit] = {}
+        self.rates: dict[str, TokenBucket] = {}
         self.large: Counter[str] = Counter()
         """Large requests that are kept, by user."""
         clusters = broker.sources[data_type(CLUSTERS)].informer
@@ -217,7 +217,7 @@ class EventService:
         rate = self.rates.get(caller.user)
         if rate is None:
             limits = self.limits
-            rate = RateLimit(times * limits.calls_per_second, times * limits.burst, now)
+            rate = TokenBucket(times * limits.calls_per_second, times * limits.burst, now)
             self.rates[caller.user] = rate
         if not rate.take(now):
             raise CallRefused(Code.RESOURCE_EXHAUSTED, "too many calls; wait and try again")

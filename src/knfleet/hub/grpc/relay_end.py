@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from knfleet.hub.grpc.rate_limit import RateLimit
+from knfleet.hub.grpc.token_bucket import TokenBucket
 from knfleet.hub.grpc.upload_meter import UploadMeter
 from knfleet.runtime.logs import log
 
@@ -104,7 +104,7 @@ class RelayEnd(asyncio.Protocol):
         """What its incomplete messages count for."""
         self.uploads: UploadMeter | None = None
         """Of a side that sends to the gRPC server."""
-        self.small = RateLimit(SMALL_FRAMES_PER_SECOND, SMALL_FRAMES, 0.0)
+        self.small = TokenBucket(SMALL_FRAMES_PER_SECOND, SMALL_FRAMES, 0.0)
         """Small frames that it may send."""
         self.counted = 0
         """How much of what it sent counts as anonymous."""

@@ -1,7 +1,7 @@
 """How often something may happen: so many times a second, after a burst. Pure."""
 
 
-class RateLimit:
+class TokenBucket:
     """What is left of a burst, and comes back with time."""
 
     def __init__(self, per_second: float, burst: float, now: float) -> None:
