@@ -33,7 +33,7 @@ async def promote(client: Client, fleet: KnativeFleet) -> str:
     """Have the current wave wait for nothing but its clusters; its name."""
     name = fleet.metadata.name
     rollout = fleet.status.rollout
-    if rollout.completed or fleet.status.observed_generation != fleet.metadata.generation:
+    if rollout.completed or not fleet.is_observed:
         raise FleetActionError(f"KnativeFleet {name} has no wave that could be promoted")
     if rollout.rollback is not None:
         raise FleetActionError(

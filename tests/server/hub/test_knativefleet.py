@@ -196,10 +196,12 @@ async def test_a_failed_rollout_is_taken_back(client: Client, operator: Operator
 
     if scope == "All":
         operator.refused.clear()
-        retry = {"metadata": {"annotations": {RETRY: timestamp(wall())}}}
+        requested = timestamp(wall())
+        retry = {"metadata": {"annotations": {RETRY: requested}}}
         await client.patch(KNATIVE_FLEETS, Key("", "prod"), retry)
         await have(client, a="1.23.0", b="1.23.0", c="1.23.0")
-        await reports(client, "RolloutComplete")
+        found = await reports(client, "RolloutComplete")
+        assert found["status"]["observedRetry"] == requested
 
 
 async def test_a_paused_fleet_begins_nothing(client: Client, operator: OperatorDouble):

@@ -15,13 +15,16 @@ from knfleet.api.fleet.component_templates import (
     Template,
 )
 from knfleet.api.fleet.fleet_members import FleetClusters
-from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS
+from knfleet.api.fleet.fleet_names import KNATIVE_FLEETS, RETRY
 from knfleet.api.fleet.fleet_rules import BY_NAME, RULES, exactly_one
 from knfleet.api.fleet.knativefleet_status import KnativeFleetStatus
 from knfleet.api.fleet.wave_strategy import FailurePolicy, FleetStrategy
 from knfleet.api.knative.resources import Component
 from knfleet.api.meta import Key, Resource
 from knfleet.api.schema import ObjectMeta, doc
+
+RETRY_CHARACTERS = 64
+"""So much of an annotation is repeated in the status."""
 
 
 class KnativeFleetSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -101,3 +104,15 @@ class KnativeFleet(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     def key(self) -> Key:
         """The name; there is no namespace."""
         return self.metadata.key
+
+    @property
+    def retry(self) -> str:
+        """The last request to try again what failed, as the status repeats it."""
+        return self.metadata.annotations.get(RETRY, "")[:RETRY_CHARACTERS]
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the status is about the spec as it is, and about the last request to retry."""
+        status = self.status
+        generation = status.observed_generation == self.metadata.generation
+        return generation and status.observed_retry == self.retry

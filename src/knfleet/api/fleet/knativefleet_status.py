@@ -86,6 +86,9 @@ class KnativeFleetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit
     observed_generation: Annotated[
         int, doc("Generation that the status is about.", format="int64")
     ] = 0
+    observed_retry: Annotated[
+        str, doc("Value of the annotation fleet.knfleet.dev/retry that the status is about.")
+    ] = ""
     conditions: Annotated[
         list[StandardCondition], doc("Conditions, keyed by type.", **BY_TYPE)
     ] = []

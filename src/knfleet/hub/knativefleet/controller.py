@@ -208,6 +208,7 @@ class KnativeFleetController:
         before = fleet.status
         status = KnativeFleetStatus(
             observed_generation=before.observed_generation,
+            observed_retry=before.observed_retry,
             conditions=before.conditions,
             phase=before.phase,
             rollout=new_rollout(revision.hash, revision.number, now),

@@ -128,6 +128,7 @@ def status_of(
         conditions = put(conditions, generation(each, fleet), now)
     return KnativeFleetStatus(
         observed_generation=fleet.metadata.generation,
+        observed_retry=fleet.retry,
         conditions=conditions,
         phase=rolled_out.reason,
         rollout=rollout_record(fleet.status.rollout, plan, now),
@@ -146,6 +147,7 @@ def failed_status(
     conditions = put(old.conditions, generation(condition, fleet), now)
     return KnativeFleetStatus(
         observed_generation=fleet.metadata.generation,
+        observed_retry=fleet.retry,
         conditions=conditions,
         phase=condition.reason,
         rollout=old.rollout,

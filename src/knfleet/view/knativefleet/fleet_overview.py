@@ -89,7 +89,7 @@ def overview(
     status = fleet.status
     numbers = {each.hash: each.number for each in revisions}
     rolled_out = find(status.conditions, ROLLED_OUT)
-    is_current = status.observed_generation == fleet.metadata.generation
+    is_current = fleet.is_observed
     phase = status.phase if is_current else "RolloutProgressing"
     is_complete = is_current and is_true(status.conditions, ROLLED_OUT)
     stopped = is_current and phase in FAILED_PHASES and phase != "RollbackProgressing"
