@@ -102,9 +102,11 @@ def held(stage: Stage, cluster: str, user: str = "") -> Generator[None]:
         stage.evidence.held[index] = Held(cluster, Span(begun.span.begin, time.time()), user)
 
 
-def signal_server(pool: Pool, cluster: str, blow: signal.Signals) -> processes.RecordedProcess:
-    """Send a signal to an API server that this run has started."""
-    known = processes.recorded(pool.folder)[process_name(cluster, API_SERVER)]
+def signal_server(
+    pool: Pool, cluster: str, blow: signal.Signals, component: str = API_SERVER
+) -> processes.RecordedProcess:
+    """Send a signal to an API server, or to another component, that this run has started."""
+    known = processes.recorded(pool.folder)[process_name(cluster, component)]
     os.kill(known.pid, blow)
     return known
 
@@ -121,9 +123,9 @@ def frozen(pool: Pool, cluster: str) -> Generator[None]:
 
 
 @asynccontextmanager
-async def dead(pool: Pool, cluster: str) -> AsyncGenerator[None]:
-    """An API server is killed, and started again with what its etcd kept."""
-    known = signal_server(pool, cluster, signal.SIGKILL)
+async def dead(pool: Pool, cluster: str, component: str = API_SERVER) -> AsyncGenerator[None]:
+    """An API server, or another component, is killed, and started again."""
+    known = signal_server(pool, cluster, signal.SIGKILL, component)
     await until(lambda: known.live() is None, "it is dead")
     processes.reap(known.pid)
     try:
@@ -133,7 +135,7 @@ async def dead(pool: Pool, cluster: str) -> AsyncGenerator[None]:
 
 
 async def start_server(pool: Pool, cluster: str) -> None:
-    """Start the API server of one cluster, and nothing that is frozen elsewhere."""
+    """Start what does not run of one cluster, and nothing that is frozen elsewhere."""
     ground = pool.ground
     state = ground.folder.read().cluster(cluster)
     assert state is not None
