@@ -37,7 +37,7 @@ IGNORE_FIELD_ERROR = "AppliedManifestSSAIgnoreFieldError"
 APPLY_FAILED = "AppliedManifestFailed"
 MESSAGE_BYTES = 1024
 """Of the message of one manifest's condition."""
-STATUS_BYTES = 700_000
+STATUS_BYTES = 850_000
 """Beyond this a status is shortened: with the manifests it must fit into one object of etcd."""
 
 
@@ -263,7 +263,13 @@ def shortened(status: ManifestWorkStatus) -> ManifestWorkStatus:
     """A status that is small enough to be stored."""
     if not too_large(status):
         return status
-    for limit, drop in ((64, ()), (0, ()), (0, (FEEDBACK_SYNCED,))):
+    shorter: tuple[tuple[int, tuple[str, ...]], ...] = (
+        (64, ()),
+        (0, ()),
+        (0, (FEEDBACK_SYNCED,)),
+        (0, (FEEDBACK_SYNCED, AVAILABLE)),
+    )
+    for limit, drop in shorter:
         manifests = [brief(each, limit, drop) for each in status.resource_status.manifests]
         status = replace(status, resource_status=ResourceStatus(manifests=manifests))
         if not too_large(status):

@@ -272,6 +272,20 @@ def test_a_status_of_thousands_fits_into_the_store(problem: str):
     assert conditions(status)["Applied"] == ("False" if problem else "True")
 
 
+def test_each_of_two_thousand_manifests_has_a_status():
+    """As many small objects fit into one work; what is True and goes without saying is left out."""
+    outcomes = [
+        Outcome(msgspec.structs.replace(META, ordinal=number, name=f"many-{number}"), exists=True)
+        for number in range(2000)
+    ]
+
+    found = work_status(outcomes, ManifestWorkStatus(), 1, NOW).resource_status.manifests
+
+    assert len(found) == 2000
+    assert {each.status for one in found for each in one.conditions} == {"True"}
+    assert all(any(each.type == "Applied" for each in one.conditions) for one in found)
+
+
 def test_a_deletion_that_is_held_up_names_some_of_the_objects():
     condition = deleting_condition([f"configmaps a/{number}" for number in range(9)], 4)
 
