@@ -16,6 +16,8 @@ from msgspec import Struct
 TEST = "test"
 CLUSTERS = "on clusters"
 FIRST_LINE_CHARACTERS = 200
+POOLS = frozenset({"pool", "hub_pool", "serving_pool"})
+"""The fixtures that give tests real clusters."""
 
 
 class Failed(Struct, frozen=True):
@@ -79,5 +81,6 @@ def pytest_runtest_makereport(
     # Workers add the name of the group to the name of the test.
     suffix = f"@{group.args[0]}" if group is not None and group.args else ""
     report.user_properties.append((TEST, item.nodeid.removesuffix(suffix)))
-    report.user_properties.append((CLUSTERS, "pool" in getattr(item, "fixturenames", ())))
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    report.user_properties.append((CLUSTERS, not POOLS.isdisjoint(fixtures)))
     return report

@@ -259,7 +259,7 @@ async def test_a_changed_template_goes_the_same_way_and_can_be_paused(space: Cli
 
 def colour(work: Object) -> str:
     """What the ConfigMap of a work says."""
-    return work["spec"]["workload"]["manifests"][0]["data"]["colour"]
+    return work["spec"]["workload"]["manifests"][0]["data"].get("colour", "")
 
 
 async def test_a_deployment_is_waited_for_by_a_rule_of_ours(space: Client):
